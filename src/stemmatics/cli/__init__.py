@@ -1,0 +1,1 @@
+"""The stemma command: parse, call, print."""

@@ -1,0 +1,43 @@
+"""Canonical JSON, SHA-256 keys, and seeds that follow from them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+
+def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON is what it is
+    if isinstance(value, Mapping):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, str) or value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            message = f"a key can't hold {value!r}"
+            raise ValueError(message)
+        return value
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    message = f"a key can't hold a {type(value).__name__}"
+    raise TypeError(message)
+
+
+def canonical_json(value: Any) -> str:  # noqa: ANN401
+    """One spelling for one value: sorted names, no white space, no NaN."""
+    return json.dumps(
+        _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
+    )
+
+
+def key_of(value: Any) -> str:  # noqa: ANN401
+    """SHA-256 of the canonical JSON, in 64 hex digits."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def seed_from(seed: int, *names: str) -> int:
+    """A 63-bit seed that depends on the stemma's seed and on what it is for."""
+    digest = hashlib.sha256("\0".join([str(seed), *names]).encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

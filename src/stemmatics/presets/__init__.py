@@ -1,0 +1,1 @@
+"""Functions that return a ready Stemma."""

@@ -1,0 +1,1 @@
+"""The embedded default: a generated world and the small models that learn it."""

@@ -1,0 +1,1 @@
+"""Probes make facts from models."""

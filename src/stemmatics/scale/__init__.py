@@ -1,0 +1,1 @@
+"""Where probes run: workers on this machine, or a cluster."""

@@ -1,0 +1,1 @@
+"""Plans, executes and verifies: joins measures, probes, scale, store and report."""

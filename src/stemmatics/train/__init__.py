@@ -1,0 +1,1 @@
+"""Training stages on TRL and PEFT."""
