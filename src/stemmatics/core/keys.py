@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON is what it is
+def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, str) or value is None or isinstance(value, bool | int):
@@ -25,14 +25,14 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - JSON is what it is
     raise TypeError(message)
 
 
-def canonical_json(value: Any) -> str:  # noqa: ANN401
+def canonical_json(value: Any) -> str:
     """One spelling for one value: sorted names, no white space, no NaN."""
     return json.dumps(
         _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
 
 
-def key_of(value: Any) -> str:  # noqa: ANN401
+def key_of(value: Any) -> str:
     """SHA-256 of the canonical JSON, in 64 hex digits."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 

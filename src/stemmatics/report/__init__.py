@@ -1,1 +1,1 @@
-"""Pages, tables and figures from what is handed in."""
+"""Reports: one self-contained page, its figures as files, its tables as CSV and on a terminal."""

@@ -1,0 +1,35 @@
+"""stemma init: a commented stemma.yaml that runs as it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stemmatics.core.errors import UserError
+
+
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write stemma.yaml.")] = Path(),
+    preset: Annotated[str, typer.Option(help="nursery, smollm2, olmo2, pythia or qwen2.5.")] = "nursery",
+) -> int:
+    """Write a commented stemma.yaml that runs as it is."""
+    from stemmatics.presets.files import preset_text
+
+    text = preset_text(preset)
+    path = folder / "stemma.yaml"
+    if path.exists():
+        raise UserError(
+            f"{path} is there already", "it is not overwritten", "Choose another folder, or remove the file", code=2
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    print(f"wrote {path}")
+    print(f"next: stemma check {path}   and   stemma run {path}")
+    return 0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this file."""
+    app.command()(init)

@@ -1,0 +1,81 @@
+"""The stemma command. Rooms are imported when a command runs, so that help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import click
+import typer
+
+from stemmatics import __version__
+from stemmatics.core.errors import UserError
+
+app = typer.Typer(
+    name="stemma",
+    help="What did training change in a language model, how much of it can be undone, and how sure is that?",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"stemma {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """What did training change in a language model?"""
+    del version
+
+
+def _register() -> None:
+    """Import the command files; each only parses, calls and prints."""
+    from stemmatics.cli import check, demo, init, look, maintain, report, run, score, verify
+
+    for module in (demo, init, check, score, run, look, maintain, verify, report):
+        module.register(app)
+
+
+def main() -> None:
+    """Run the command. An error is ``error: WHAT. WHY. FIX`` on stderr and an exit status."""
+    # two busy processes on two cores must sleep at barriers, not spin: set before torch loads
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    _register()
+    try:
+        code = app(standalone_mode=False)
+    except UserError as error:
+        _say(str(error))
+        code = error.code
+    except click.UsageError as error:
+        where = f" ({error.ctx.command_path} --help says more)" if error.ctx else ""
+        _say(f"{error.format_message()}{where}")
+        code = 2
+    except click.ClickException as error:
+        _say(error.format_message())
+        code = 1
+    except (KeyboardInterrupt, click.Abort):
+        _say("interrupted. What was finished is kept. Type the same command to go on.")
+        code = 130
+    except BrokenPipeError:
+        # the reader (head, say) has gone; nothing is left to say
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - replaces a closed stream
+        code = 0
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _say(text: str) -> None:
+    print(f"error: {text}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

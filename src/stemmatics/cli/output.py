@@ -1,0 +1,100 @@
+"""What commands print: JSON alone on stdout, tables that fit, progress on stderr."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+JSON_HELP = "Print one JSON document on stdout and nothing else."
+
+
+def print_json(value: Any) -> None:
+    """One JSON document; NaN and infinities become null."""
+    print(json.dumps(_finite(value), indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+class Watcher:
+    """Listens to events and shows what is running, how far it is and how long it will take."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._tasks: dict[str, TaskID] = {}
+        self._overall: TaskID | None = None
+        self.seconds: dict[str, float] = {}
+        self._started: dict[str, float] = {}
+
+    def __call__(self, event: Mapping[str, Any]) -> None:
+        """One event from a probe or from the scheduler."""
+        if "plan" in event:
+            total = len(event["plan"])
+            self._overall = self._progress.add_task("all", total=total, unit="facts") if total else None
+        elif "finished" in event:
+            self._finish(event["finished"])
+        elif event.get("kind") in {"warning", "out_of_memory"}:
+            self._progress.console.print(_warning(event), style="yellow")
+        elif "done" in event:
+            self._move(event)
+
+    def step(self, what: str) -> None:
+        """A short piece of work without a measure of its own."""
+        self._progress.console.print(what, style="dim", highlight=False)
+
+    def _finish(self, keys: list[str]) -> None:
+        for key in keys:
+            if key in self._tasks:
+                self._progress.remove_task(self._tasks.pop(key))
+            if key in self._started:
+                self.seconds[key] = time.monotonic() - self._started.pop(key)
+        if self._overall is not None:
+            self._progress.advance(self._overall, len(keys))
+
+    def _move(self, event: Mapping[str, Any]) -> None:
+        key = event["key"]
+        if key not in self._tasks:
+            name = f"{event['probe']} {event['label']}"
+            self._tasks[key] = self._progress.add_task(name, total=event["total"], unit=event["unit"])
+            self._started[key] = time.monotonic()
+        self._progress.update(self._tasks[key], completed=event["done"], total=event["total"])
+
+
+def _warning(event: Mapping[str, Any]) -> str:
+    what = {
+        "out_of_memory": f"out of memory: going on with batches of {event.get('token_budget')} tokens",
+        "warning": f"warning: {event.get('flag')}",
+    }
+    return f"{event.get('label', '')}: {what[event['kind']]}"
+
+
+@contextmanager
+def watching(*, quiet: bool = False) -> Iterator[Watcher]:
+    """Progress on stderr; plain lines where stderr is no terminal."""
+    console = Console(file=sys.stderr, quiet=quiet)
+    progress = Progress(
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=24),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[unit]}"),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )
+    with progress:
+        yield Watcher(progress)

@@ -1,0 +1,68 @@
+"""What a page is made of: measures and the study fill it, the report room draws it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from stemmatics.core.estimates import Estimate, Sentence
+
+
+@dataclass(frozen=True)
+class Table:
+    """Column names and rows; a cell is a Claim, a string, a whole number or None."""
+
+    name: str
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A Vega-Lite specification with what to read in it."""
+
+    name: str
+    title: str
+    caption: str
+    spec: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One measure's part of the page."""
+
+    name: str
+    title: str
+    question: str
+    sentences: Sequence[Sentence] = ()
+    tables: Sequence[Table] = ()
+    charts: Sequence[Chart] = ()
+    failures: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class Node:
+    """A checkpoint in the stemma."""
+
+    name: str
+    parent: str | None
+    regime: str
+    family: str
+    made_here: bool
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Content:
+    """A whole report. ``summary`` sentences come first on the page and in the terminal."""
+
+    title: str
+    summary: Sequence[Sentence]
+    sections: Sequence[Section]
+    nodes: Sequence[Node]
+    estimates: Mapping[str, Estimate]
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    failures: Sequence[str] = ()

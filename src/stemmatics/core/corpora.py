@@ -1,0 +1,54 @@
+"""Where texts come from, declared."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from stemmatics.core.stages import Strict
+
+
+class Render(Strict):
+    """How ``messages`` become text: which chat template, and whose words are scored."""
+
+    template: str = Field(description="'own' for the checkpoint's template, or the template's text")
+    role: str = "assistant"
+
+
+class Corpus(Strict):
+    """Documents from exactly one of ``path``, ``dataset`` (Hub) or ``generator``.
+
+    ``role: data`` is for training material (``messages``, preference pairs): it is read by stages
+    and never scored. ``eval_share`` of the groups of near-duplicates go to the EVAL split.
+    """
+
+    path: list[str] | None = None
+    dataset: str | None = None
+    dataset_config: str | None = None
+    dataset_split: str = "train"
+    revision: str | None = None
+    generator: str | None = None
+    params: dict[str, Any] = Field(default_factory=dict)
+    field: str = "text"
+    register_name: str | None = Field(default=None, alias="register")
+    register_field: str | None = None
+    max_documents: int | None = Field(default=None, ge=1)
+    private: bool = False
+    render: Render | None = None
+    role: str = Field(default="text", pattern="^(text|data)$")
+    eval_share: float = Field(default=1.0, ge=0, le=1)
+
+    @field_validator("path", mode="before")
+    @classmethod
+    def _one_path(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        given = [name for name in ("path", "dataset", "generator") if getattr(self, name)]
+        if len(given) != 1:
+            found = " and ".join(given) if given else "none"
+            message = f"a corpus takes exactly one of path, dataset, generator; found {found}"
+            raise ValueError(message)
+        return self

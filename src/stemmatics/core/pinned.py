@@ -1,0 +1,142 @@
+"""A stemma with its sources pinned: from names to facts.
+
+Pins hold content hashes only, so that the same facts follow from a run folder alone, on a
+machine that has neither the weights nor the texts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.facts import Fact, Tag
+from stemmatics.core.scoring import Scoring
+from stemmatics.core.stages import Alter, Lineage, Pretrain, corpus_of
+from stemmatics.core.stemma import Stemma
+
+_NOT_TRAINING = {*Lineage.model_fields, "kind", "init", "corpus", "resumes"}
+
+
+@dataclass(frozen=True)
+class Pins:
+    """Content hashes of the sources, by name; plain data, kept in the manifest."""
+
+    checkpoints: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    corpora: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "checkpoints": {name: dict(pin) for name, pin in self.checkpoints.items()},
+            "corpora": {name: dict(pin) for name, pin in self.corpora.items()},
+        }
+
+
+@dataclass(frozen=True)
+class Pinned:
+    """The facts that a stemma's names stand for."""
+
+    stemma: Stemma
+    pins: Pins
+
+    @cached_property
+    def _checkpoints(self) -> dict[str, Fact]:
+        return {}
+
+    def checkpoint(self, name: str) -> Fact:
+        """The checkpoint called ``name``: pinned (``weights``) or made (``train``, ``alter``)."""
+        if name not in self._checkpoints:
+            self._checkpoints[name] = self._make(name)
+        return self._checkpoints[name]
+
+    def _make(self, name: str) -> Fact:
+        if name in self.stemma.checkpoints:
+            where = self.stemma.checkpoints[name].model_dump(
+                include={"source", "revision", "trust_remote_code", "allow_pickle"}
+            )
+            return Fact("weights", 1, self.pins.checkpoints[name], label=name, where=where)
+        stage = self.stemma.stages[name]
+        params: dict[str, Any] = {
+            "kind": stage.kind,
+            "seed": self.stemma.seed,
+            **stage.model_dump(mode="json", exclude=_NOT_TRAINING),
+        }
+        needs: dict[str, Fact] = {}
+        above = stage.resumes if isinstance(stage, Pretrain) else stage.init
+        if above is not None:
+            needs["resumes" if isinstance(stage, Pretrain) else "init"] = self.checkpoint(above)
+        corpus = corpus_of(stage)
+        if corpus is not None:
+            needs["corpus"] = self.corpus(corpus)
+            params["numerics"] = self.stemma.numerics.key()
+        return Fact("alter" if isinstance(stage, Alter) else "train", 1, params, needs, label=name)
+
+    def corpus(self, name: str) -> Fact:
+        """The documents of a corpus: ids, registers, groups, splits."""
+        corpus: Corpus = self.stemma.corpora[name]
+        params = {
+            **self.pins.corpora[name],
+            "role": corpus.role,
+            "register": corpus.register_name,
+            "register_field": corpus.register_field,
+            "eval_share": corpus.eval_share,
+            "seed": self.stemma.seed,
+            "private": corpus.private,
+        }
+        where = corpus.model_dump(mode="json", by_alias=True)
+        return Fact("corpus", 1, params, label=name, where=where)
+
+    def score(
+        self, checkpoint: str, corpus: str, scoring: Scoring, *, partner: str | None = None, tag: Tag = "main"
+    ) -> Fact:
+        """Per-document sums of a checkpoint on a corpus.
+
+        ``partner`` is the checkpoint whose tokenizer the support is shared with.
+        """
+        needs = {"checkpoint": self.checkpoint(checkpoint), "corpus": self.corpus(corpus)}
+        if partner is not None:
+            needs["partner"] = self.checkpoint(partner)
+        params = {"scoring": scoring.key(), "numerics": self.stemma.numerics.key()}
+        return Fact("score", 1, params, needs, label=f"{checkpoint} on {corpus}", tag=tag)
+
+    def reference(
+        self,
+        checkpoint: str,
+        corpus: str,
+        scoring: Scoring,
+        *,
+        num_documents: int,
+        planted: Mapping[str, Any] | None = None,
+    ) -> Fact:
+        """Sums of the first documents by a plain loop over the model's own logits: a control.
+
+        ``planted`` (``change``, ``scale``, ``seed``) is applied to the logits, so that an altered
+        checkpoint's loss is computed from its base without the checkpoint.
+        """
+        needs = {"checkpoint": self.checkpoint(checkpoint), "corpus": self.corpus(corpus)}
+        params = {
+            "scoring": scoring.key(),
+            "num_documents": num_documents,
+            "planted": None if planted is None else dict(planted),
+            "numerics": self.stemma.numerics.key(),
+        }
+        return Fact("reference", 1, params, needs, label=f"{checkpoint} on {corpus}", tag="control")
+
+    def replies(self, checkpoint: str, corpus: str, *, max_new_tokens: int) -> Fact:
+        """Greedy replies of a checkpoint to a corpus of items, judged right, wrong or refused."""
+        needs = {"checkpoint": self.checkpoint(checkpoint), "corpus": self.corpus(corpus)}
+        params = {"max_new_tokens": max_new_tokens, "numerics": self.stemma.numerics.key()}
+        return Fact("replies", 1, params, needs, label=f"{checkpoint} asked {corpus}")
+
+    def ngram(self, tokenizer_of: str, trained_on: str, corpus: str, *, order: int) -> Fact:
+        """Sums of a Kneser-Ney n-gram in a checkpoint's tokens: the score to beat."""
+        needs = {
+            "checkpoint": self.checkpoint(tokenizer_of),
+            "training": self.corpus(trained_on),
+            "corpus": self.corpus(corpus),
+        }
+        label = f"{order}-gram on {corpus}"
+        return Fact("ngram", 1, {"order": order}, needs, label=label, tag="control")

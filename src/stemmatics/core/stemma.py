@@ -1,0 +1,121 @@
+"""The stemma: checkpoints, stages, corpora and measures, declared and validated."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.scoring import Scoring
+from stemmatics.core.stages import Lineage, Pretrain, Stage, Strict, corpus_of, parents
+
+SCHEMA_VERSION = 1
+
+
+class Source(Lineage):
+    """A checkpoint that exists: ``org/name``, a folder, ``file.gguf`` or ``BASE+ADAPTER``."""
+
+    source: str
+    revision: str | None = None
+    trust_remote_code: bool = False
+    allow_pickle: bool = False
+
+
+class Stemma(Strict):
+    """What a study is about. Names of checkpoints and stages share one space."""
+
+    stemma: int = Field(default=SCHEMA_VERSION, ge=1, le=SCHEMA_VERSION)
+    name: str = Field(default="study", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
+    seed: int = Field(default=0, ge=0)
+    checkpoints: dict[str, Source] = Field(default_factory=dict)
+    stages: dict[str, Stage] = Field(default_factory=dict)
+    corpora: dict[str, Corpus] = Field(default_factory=dict)
+    scoring: Scoring = Scoring()
+    numerics: Numerics = Numerics()
+    measures: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _names_hold(self) -> Self:
+        both = sorted(set(self.checkpoints) & set(self.stages))
+        if both:
+            message = f"{both[0]!r} is both a checkpoint and a stage: rename one"
+            raise ValueError(message)
+        for name, stage in self.stages.items():
+            for parent in parents(stage):
+                self._known(parent, f"stage {name!r} starts from")
+            corpus = corpus_of(stage)
+            if corpus is not None and corpus not in self.corpora:
+                message = f"stage {name!r} reads corpus {corpus!r}, which is not declared"
+                raise ValueError(message)
+        for name in self.names:
+            base = self.lineage(name).base
+            if base is not None:
+                self._known(base, f"{name!r} has the base")
+        self._no_cycles()
+        return self
+
+    def _known(self, name: str, where: str) -> None:
+        if name not in self.checkpoints and name not in self.stages:
+            message = (
+                f"{where} {name!r}, which is not declared; declared are {', '.join(self.names) or 'none'}"
+            )
+            raise ValueError(message)
+
+    def _no_cycles(self) -> None:
+        for start in self.names:
+            path = [start]
+            while (up := self.parent(path[-1])) is not None:
+                if up in path:
+                    circle = " -> ".join([*path[path.index(up) :], up])
+                    message = f"the stemma has a cycle: {circle}; a checkpoint can't descend from itself"
+                    raise ValueError(message)
+                path.append(up)
+
+    @property
+    def names(self) -> list[str]:
+        """All checkpoints, declared and to be made."""
+        return [*self.checkpoints, *self.stages]
+
+    def lineage(self, name: str) -> Lineage:
+        """What is said of a checkpoint, made or declared."""
+        return self.stages[name] if name in self.stages else self.checkpoints[name]
+
+    def parent(self, name: str) -> str | None:
+        """The checkpoint above in the tree: its ``base``, else what its stage starts from."""
+        declared = self.lineage(name).base
+        if declared is not None:
+            return declared
+        if name in self.stages:
+            above = parents(self.stages[name])
+            return above[0] if above else None
+        return None
+
+    def family(self, name: str) -> str:
+        """The declared family, else that of the parent, else the root's own name."""
+        declared = self.lineage(name).family
+        if declared is not None:
+            return declared
+        above = self.parent(name)
+        return name if above is None else self.family(above)
+
+    def pairs(self) -> list[tuple[str, str]]:
+        """Base and descendant, for every checkpoint with a ``base`` (declared order)."""
+        return [(base, name) for name in self.names if (base := self.lineage(name).base) is not None]
+
+    def trajectories(self) -> list[list[str]]:
+        """Runs of pretraining checkpoints, first to last."""
+        nexts = {
+            stage.resumes: name
+            for name, stage in self.stages.items()
+            if isinstance(stage, Pretrain) and stage.resumes is not None
+        }
+        starts = [name for name in nexts if name not in nexts.values()]
+        runs = []
+        for start in starts:
+            run = [start]
+            while run[-1] in nexts:
+                run.append(nexts[run[-1]])
+            runs.append(run)
+        return runs

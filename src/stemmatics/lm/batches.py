@@ -1,0 +1,62 @@
+"""Groups windows into batches by a token budget, longest first, with little padding.
+
+Memory is bounded by the budget and not by the corpus: windows are drawn from the stream a
+look-ahead at a time, and a look-ahead is emptied before the next one is drawn, so a document can
+wait for its neighbours but never for the whole corpus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Protocol, TypeVar
+
+# Enough for batches of near-equal length; the waiting windows are ids only.
+LOOKAHEAD_BATCHES = 16
+# A batch takes shorter rows only while padding stays below this share of its positions.
+MAX_PADDING = 0.1
+
+
+class Sized(Protocol):
+    """What a batch is made of: a row with a length."""
+
+    @property
+    def length(self) -> int:
+        """Positions fed."""
+        ...
+
+
+Row = TypeVar("Row", bound=Sized)
+
+
+def look_ahead(rows: Iterable[Row], num_positions: int) -> Iterator[list[Row]]:
+    """Lists of rows of at least ``num_positions`` together, but for the last."""
+    held: list[Row] = []
+    total = 0
+    for row in rows:
+        held.append(row)
+        total += row.length
+        if total >= num_positions:
+            yield held
+            held, total = [], 0
+    if held:
+        yield held
+
+
+def make_batches(rows: list[Row], token_budget: int) -> Iterator[list[Row]]:
+    """Batches of at most ``token_budget`` positions, padding counted, longest rows first.
+
+    A row longer than the budget makes a batch of its own.
+    """
+    batch: list[Row] = []
+    used = 0
+    for row in sorted(rows, key=lambda row: -row.length):
+        if batch:
+            padded = (len(batch) + 1) * batch[0].length
+            padding = padded - used - row.length
+            if padded > token_budget or padding > MAX_PADDING * padded:
+                yield batch
+                batch, used = [], 0
+        batch.append(row)
+        used += row.length
+    if batch:
+        yield batch

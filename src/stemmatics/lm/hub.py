@@ -1,0 +1,297 @@
+"""A checkpoint's files: their hashes, remembered, and where they come from (a folder, or the Hub).
+
+Nothing here imports torch. ``huggingface_hub`` is imported where it is used, so that local
+checkpoints need no network library at all.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock
+from platformdirs import user_cache_dir
+
+from stemmatics.core.errors import UserError
+
+WEIGHTS = (("model", "safetensors"), ("pytorch_model", "bin"))
+SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
+COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def cache_folder() -> Path:
+    """``STEMMATICS_CACHE``, else the platform's cache folder for this program."""
+    chosen = os.environ.get("STEMMATICS_CACHE")
+    return Path(chosen) if chosen else Path(user_cache_dir("stemmatics"))
+
+
+class Memory:
+    """A JSON file of things that are slow to find out, shared by all processes of this user.
+
+    Entries of local files hold the file's size, times and inode, so a file that was rewritten is
+    hashed again. A damaged file is an empty memory: all that it held can be found out again.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.path = (folder or cache_folder()) / "file_hashes.json"
+
+    def get(self, name: str) -> Any:
+        """The entry, or None."""
+        return self._read().get(name)
+
+    def put(self, name: str, value: Any) -> None:
+        """Write one entry; entries that other processes write at the same time stay."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(f"{self.path}.lock"):
+            entries = self._read() | {name: value}
+            part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
+            part.write_text(json.dumps(entries, indent=0, sort_keys=True), encoding="utf-8")
+            part.replace(self.path)
+
+    def _read(self) -> dict[str, Any]:
+        try:
+            entries = json.loads(self.path.read_text(encoding="utf-8"))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return entries if isinstance(entries, dict) else {}
+
+
+def sha256_of(path: Path, memory: Memory) -> str:
+    """SHA-256 of a file's bytes, 64 hex digits, computed again only where the file changed.
+
+    "Changed" is any difference in size, modification time, status-change time or inode. The
+    status-change time can't be set by a program, so a rewrite that keeps the old modification
+    time is seen as well.
+    """
+    real = path.resolve()
+    state = real.stat()
+    stamp = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+    known = memory.get(str(real))
+    if isinstance(known, dict) and known.get("stamp") == stamp:
+        return str(known["sha256"])
+    with real.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    memory.put(str(real), {"stamp": stamp, "sha256": digest})
+    return digest
+
+
+def hub_is_offline() -> bool:
+    """Whether the user told the Hub's client to stay offline (``HF_HUB_OFFLINE=1``)."""
+    from huggingface_hub import constants
+
+    return bool(constants.HF_HUB_OFFLINE)
+
+
+class Repository:
+    """One model repository of the Hub at one commit.
+
+    ``names`` are the files at its top level, ``lfs_sha256`` the hashes that the Hub states for
+    its large files. ``notice`` says where the commit comes from if the Hub was not asked.
+
+    Raises UserError where the repository or the revision does not exist or can't be reached and
+    is not in the cache either.
+    """
+
+    def __init__(self, name: str, revision: str | None, *, offline: bool | None, memory: Memory) -> None:
+        self.name = name
+        self.memory = memory
+        self.offline = hub_is_offline() if offline is None else offline
+        self.notice: str | None = None
+        wanted = revision or "main"
+        commit = wanted if COMMIT.fullmatch(wanted) else None
+        listing = memory.get(f"hub:{name}@{commit}") if commit else None
+        if listing is None and not self.offline:
+            try:
+                commit, listing = self._ask(wanted)
+            except (_http_error(), OSError) as error:
+                if offline is False:
+                    raise UserError(
+                        f"The Hub can't be reached for {name}@{wanted}",
+                        _first_line(error),
+                        "Check the network, or use a local folder",
+                    ) from error
+                self.offline = True
+                self.notice = f"the Hub was not reached; {name}@{wanted} comes from the local cache"
+        if listing is None:
+            commit, listing = self._from_cache(wanted)
+        assert commit is not None
+        self.commit = commit
+        self.names: list[str] = sorted(listing)
+        self.lfs_sha256: dict[str, str | None] = listing
+
+    def _ask(self, wanted: str) -> tuple[str, dict[str, str | None]]:
+        from huggingface_hub import HfApi
+        from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+        try:
+            info = HfApi().model_info(self.name, revision=wanted, files_metadata=True)
+        except GatedRepoError as error:
+            raise UserError(
+                f"{self.name} is gated",
+                "its owner gives access to logged-in users who accepted its terms",
+                f"Accept them at https://huggingface.co/{self.name} and run `hf auth login`",
+            ) from error
+        except RepositoryNotFoundError as error:
+            raise UserError(
+                f"There is no model {self.name}",
+                "no file or folder has that name here, and the Hub knows no such model (or it is private)",
+                "Check the spelling; for a private model run `hf auth login`",
+            ) from error
+        except RevisionNotFoundError as error:
+            raise UserError(
+                f"{self.name} has no revision {wanted!r}",
+                "the Hub knows the model but not this branch, tag or commit",
+                f"See https://huggingface.co/{self.name}/commits for those that exist",
+            ) from error
+        assert info.sha is not None
+        listing = {
+            file.rfilename: (file.lfs.sha256 if file.lfs is not None else None)
+            for file in info.siblings or []
+            if "/" not in file.rfilename
+        }
+        self.memory.put(f"hub:{self.name}@{info.sha}", listing)
+        self._remember_revision(wanted, info.sha)
+        return info.sha, listing
+
+    def _folder(self) -> Path:
+        from huggingface_hub import constants
+        from huggingface_hub.file_download import repo_folder_name
+
+        return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.name, repo_type="model")
+
+    def _remember_revision(self, wanted: str, commit: str) -> None:
+        # Files are fetched by commit, which leaves no note of the branch; offline, the branch is asked for.
+        if wanted != commit:
+            note = self._folder() / "refs" / wanted
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(commit, encoding="utf-8")
+
+    def _from_cache(self, wanted: str) -> tuple[str, dict[str, str | None]]:
+        note = self._folder() / "refs" / wanted
+        commit = note.read_text(encoding="utf-8").strip() if note.is_file() else wanted
+        listing = self.memory.get(f"hub:{self.name}@{commit}")
+        snapshot = self._folder() / "snapshots" / commit
+        if listing is None and snapshot.is_dir():
+            listing = {path.name: None for path in snapshot.iterdir() if path.is_file()}
+        if listing is None or not COMMIT.fullmatch(commit):
+            raise UserError(
+                f"{self.name}@{wanted} is not in the local cache",
+                "the Hub is offline or can't be reached",
+                f"Run `hf download {self.name} --revision {wanted}` where there is a network",
+            )
+        return commit, listing
+
+    def fetch(self, name: str) -> Path:
+        """The file in the local cache, downloaded if needed."""
+        from huggingface_hub import hf_hub_download
+
+        try:
+            return Path(hf_hub_download(self.name, name, revision=self.commit, local_files_only=self.offline))
+        except (_http_error(), OSError) as error:
+            raise UserError(
+                f"{name} of {self.name}@{self.commit} can't be had",
+                _first_line(error),
+                "Check the network, or download the whole model first with `hf download`",
+            ) from error
+
+    def sha256(self, name: str) -> str:
+        """The Hub's own hash of a large file; small files are fetched and hashed."""
+        return self.lfs_sha256.get(name) or sha256_of(self.fetch(name), self.memory)
+
+
+class Folder:
+    """A local folder, with the same face as ``Repository``."""
+
+    commit = None
+    notice = None
+
+    def __init__(self, path: Path, memory: Memory) -> None:
+        self.path = path
+        self.memory = memory
+        self.names = sorted(entry.name for entry in path.iterdir() if entry.is_file())
+
+    def fetch(self, name: str) -> Path:
+        """The file itself."""
+        return self.path / name
+
+    def sha256(self, name: str) -> str:
+        """The file's hash."""
+        return sha256_of(self.path / name, self.memory)
+
+
+def holds_model(files: Folder | Repository) -> bool:
+    """Whether the files are those of a whole model."""
+    return any(
+        {f"{stem}.{suffix}", f"{stem}.{suffix}.index.json"} & set(files.names) for stem, suffix in WEIGHTS
+    )
+
+
+def weight_names(files: Folder | Repository, source: str) -> list[str]:
+    """The weight files that loading will read (index included), in transformers' order of preference.
+
+    Raises UserError, naming the file, where an index names a shard that is missing or a shard is
+    there that the index does not name, and where there are no weights at all.
+    """
+    for stem, suffix in WEIGHTS:
+        if f"{stem}.{suffix}" in files.names:
+            return [f"{stem}.{suffix}"]
+        index = f"{stem}.{suffix}.index.json"
+        if index not in files.names:
+            continue
+        named = set(read_json(files, index).get("weight_map", {}).values())
+        there = {name for name in files.names if SHARD.fullmatch(name) and name.endswith(suffix)}
+        for wrong, why in (
+            (named - set(files.names), f"{index} names it, and it is not there"),
+            (there - named, f"it is there, and {index} does not name it"),
+        ):
+            if wrong:
+                raise UserError(
+                    f"Shard {', '.join(sorted(wrong))} of {source} is missing from the model",
+                    why,
+                    "Download or copy the model again, whole",
+                )
+        return [index, *sorted(named)]
+    ggufs = [name for name in files.names if name.endswith(".gguf")]
+    raise UserError(
+        f"{source} holds no weights",
+        "there is no model.safetensors, pytorch_model.bin or index of shards",
+        f"Give the file itself: {source}/{ggufs[0]}" if ggufs else "Check the path, or finish the download",
+    )
+
+
+def adapter_name(files: Folder | Repository, source: str) -> str:
+    """The adapter's weight file."""
+    for name in ("adapter_model.safetensors", "adapter_model.bin"):
+        if name in files.names:
+            return name
+    raise UserError(
+        f"{source} holds no adapter weights",
+        "there is no adapter_model.safetensors and no adapter_model.bin",
+        "Check the path, or finish the download",
+    )
+
+
+def read_json(files: Folder | Repository, name: str) -> dict[str, Any]:
+    """A JSON object among the files; UserError, naming it, where it is something else."""
+    try:
+        return dict(json.loads(files.fetch(name).read_text(encoding="utf-8")))
+    except ValueError as error:
+        raise UserError(
+            f"{name} can't be read", f"it is not a JSON object: {error}", "Download or copy it again"
+        ) from error
+
+
+def _http_error() -> type[Exception]:
+    # The Hub's client has changed its transport library more than once; this is the base of its errors.
+    from huggingface_hub.errors import HfHubHTTPError
+
+    return next(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")
+
+
+def _first_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

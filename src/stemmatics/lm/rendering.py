@@ -1,0 +1,108 @@
+"""Conversations as text: the template and the scored role are named, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Any
+
+import jinja2
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from stemmatics.core.corpora import Render
+from stemmatics.core.errors import UserError
+
+# (messages, add_generation_prompt) → text
+Renderer = Callable[[Sequence[dict[str, Any]], bool], str]
+
+
+@lru_cache(maxsize=8)
+def template_renderer(template: str) -> Renderer:
+    """A renderer from the text of a Jinja chat template, in the sandbox that transformers uses too."""
+
+    def raise_exception(message: str) -> None:
+        raise jinja2.TemplateError(message)
+
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
+    environment.globals["raise_exception"] = raise_exception
+    try:
+        compiled = environment.from_string(template)
+    except jinja2.TemplateError as error:
+        raise UserError(
+            "the chat template can't be read",
+            str(error),
+            "give the text of a Jinja chat template, or 'own' for the checkpoint's",
+            code=2,
+        ) from error
+
+    def apply(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
+        return compiled.render(messages=list(messages), add_generation_prompt=add_generation_prompt)
+
+    return apply
+
+
+def render(
+    messages: Any, settings: Render, place: str, own: Renderer | None
+) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """The conversation's text and the UTF-8 byte spans of what the scored role says.
+
+    A span begins after the header that asks the role to speak and ends with the message, its end
+    token included.
+
+    Raises:
+        UserError: no such role, messages that the template refuses, or a template that writes
+            earlier messages differently once later ones are there, so that no span can be told.
+    """
+    apply = own if settings.template == "own" else template_renderer(settings.template)
+    if apply is None:
+        raise UserError(
+            f"{place} can't be rendered",
+            "'own' means a checkpoint's chat template, and none is at hand here",
+            "give the text of a template",
+            code=2,
+        )
+    _refuse_other_than_messages(messages, place)
+    try:
+        whole = apply(messages, False)
+        spans = []
+        for position, message in enumerate(messages):
+            if message["role"] != settings.role:
+                continue
+            before = apply(messages[:position], True)
+            until = apply(messages[: position + 1], False)
+            if not (until.startswith(before) and whole.startswith(until)):
+                raise UserError(
+                    f"the scored part of {place} can't be told",
+                    "the chat template changes earlier text when later messages are added",
+                    "use a template that only adds text at the end",
+                )
+            spans.append((len(before.encode(errors="replace")), len(until.encode(errors="replace"))))
+    except (jinja2.TemplateError, TypeError, ValueError) as error:
+        raise UserError(
+            f"{place} can't be rendered",
+            f"the chat template refuses it: {error}",
+            "mend the record or name another template",
+        ) from error
+    if not spans:
+        spoken = ", ".join(sorted({message["role"] for message in messages})) or "none"
+        raise UserError(
+            f"{place} has no message of the role {settings.role!r}",
+            f"its roles: {spoken}",
+            "name one of them as the scored role",
+        )
+    return whole, tuple(spans)
+
+
+def _refuse_other_than_messages(messages: Any, place: str) -> None:
+    fine = isinstance(messages, list) and all(
+        isinstance(message, dict)
+        and isinstance(message.get("role"), str)
+        and isinstance(message.get("content"), str)
+        for message in messages
+    )
+    if not fine:
+        raise UserError(
+            f"the messages of {place} can't be read",
+            "each must have a role and a content, both text",
+            'write [{"role": "user", "content": "..."}, ...]',
+        )

@@ -1,0 +1,102 @@
+"""How much of a loss increase a context-free correction of the logits takes back: the mathematics.
+
+Corrected logits are beta * z + b. Arrays in, fits out: no file, no model, no global state.
+"""
+
+from stemmatics.math.prior.arms import (
+    Arm,
+    Arms,
+    FreeIds,
+    Selected,
+    fit_arms,
+    fit_optimum,
+    free_ids,
+    mean_loss,
+)
+from stemmatics.math.prior.damage import Damage, centred_noise, match_damage, mean_energy_share
+from stemmatics.math.prior.insample import InSampleStep, in_sample_optimum, in_sample_step
+from stemmatics.math.prior.matching import (
+    SMOOTHINGS,
+    Matched,
+    closed_form_bias,
+    fit_affine,
+    fit_closed_form,
+    fit_proportional,
+)
+from stemmatics.math.prior.newton import Certificate, Coordinates, Solution, minimise
+from stemmatics.math.prior.objective import (
+    Correction,
+    Objective,
+    document_gradients,
+    expected_counts,
+    nll_sums,
+)
+from stemmatics.math.prior.refit import (
+    RefitCheck,
+    bayesian_weights,
+    check_refits,
+    moved_nll_sums,
+    refit_fully,
+    refit_one_step,
+)
+from stemmatics.math.prior.shares import PairSums, Shares, ratio_of_sums, shapley_split, shares
+from stemmatics.math.prior.statistics import (
+    IN_REST,
+    Rest,
+    RowSource,
+    Statistics,
+    node_inverse_temperatures,
+    reduce_logits,
+    top_columns,
+)
+
+__all__ = [
+    "IN_REST",
+    "SMOOTHINGS",
+    "Arm",
+    "Arms",
+    "Certificate",
+    "Coordinates",
+    "Correction",
+    "Damage",
+    "FreeIds",
+    "InSampleStep",
+    "Matched",
+    "Objective",
+    "PairSums",
+    "RefitCheck",
+    "Rest",
+    "RowSource",
+    "Selected",
+    "Shares",
+    "Solution",
+    "Statistics",
+    "bayesian_weights",
+    "centred_noise",
+    "check_refits",
+    "closed_form_bias",
+    "document_gradients",
+    "expected_counts",
+    "fit_affine",
+    "fit_arms",
+    "fit_closed_form",
+    "fit_optimum",
+    "fit_proportional",
+    "free_ids",
+    "in_sample_optimum",
+    "in_sample_step",
+    "match_damage",
+    "mean_energy_share",
+    "mean_loss",
+    "minimise",
+    "moved_nll_sums",
+    "nll_sums",
+    "node_inverse_temperatures",
+    "ratio_of_sums",
+    "reduce_logits",
+    "refit_fully",
+    "refit_one_step",
+    "shapley_split",
+    "shares",
+    "top_columns",
+]

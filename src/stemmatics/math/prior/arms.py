@@ -1,0 +1,157 @@
+"""The fits: bias_K, temperature and joint_K at the FIT optimum and with a chosen penalty.
+
+Axes: K columns, N positions.
+
+One objective for the three arms. Two readings of each: ``optimum`` is the penalty's limit 0, with its
+certificate; ``selected`` takes the penalty from a grid, by the loss on the positions held out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemmatics.core.errors import UserError
+from stemmatics.math.prior.newton import DEFAULT_GAP, Coordinates, Solution, minimise
+from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Correction, Objective, nll_sums
+from stemmatics.math.prior.statistics import Floats, Mask, Statistics
+
+# In units of 1 / N: a prior of standard deviation 1 / sqrt(strength) nats on each bias.
+PENALTY_STRENGTHS = (1000.0, 100.0, 10.0, 1.0, 0.1)
+# Nats a position; a choice among penalties needs no more, and the FIT optimum has its own.
+_PATH_GAP = 1e-8
+
+
+@dataclass(frozen=True, eq=False)
+class FreeIds:
+    """Columns whose bias is fitted, and a sentence where fewer were found than asked for."""
+
+    mask_K: Mask
+    num_free: int
+    note: str
+
+
+def free_ids(fit: Statistics, num_ids: int | None = None) -> FreeIds:
+    """The at most ``num_ids`` most frequent targets of the fit part (None: all); ties to the smaller id.
+
+    Ids that are never a target there stay out: their bias would go to minus infinity.
+    """
+    if num_ids is not None and num_ids < 1:
+        raise UserError(f"{num_ids} free ids were asked for", "a bias needs one at least", "ask for more")
+    count_K = fit.counts
+    num_seen = int((count_K >= 1).sum())
+    wanted = num_seen if num_ids is None else min(num_ids, num_seen)
+    order_K = np.lexsort((fit.ids_K, -count_K))
+    mask_K = np.zeros(fit.num_columns, dtype=np.bool_)
+    mask_K[order_K[:wanted]] = True
+    note = ""
+    if num_ids is not None and wanted < num_ids:
+        note = f"{num_ids} ids were asked for; all {wanted} that are targets in the fit part are free"
+    return FreeIds(mask_K, wanted, note)
+
+
+def mean_loss(statistics: Statistics, correction: Correction) -> float:
+    """Cross-entropy in nats a position."""
+    return float(nll_sums(statistics, correction).sum()) / statistics.num_positions
+
+
+@dataclass(frozen=True, eq=False)
+class Selected:
+    """A correction chosen by the held-out part. ``penalty`` is inf where all biases are 0."""
+
+    correction: Correction
+    penalty: float
+    held_out_loss: float
+
+
+@dataclass(frozen=True, eq=False)
+class Arm:
+    """One correction, fitted: (i) the FIT optimum and (ii) the selected one."""
+
+    optimum: Solution
+    selected: Selected
+
+
+@dataclass(frozen=True, eq=False)
+class Arms:
+    """The three arms of one model."""
+
+    bias: Arm
+    temperature: Arm
+    joint: Arm
+    uncorrected_loss: float
+    free: FreeIds
+
+
+def fit_arms(
+    fit: Statistics,
+    held_out: Statistics,
+    num_ids: int | None = None,
+    *,
+    gap: float = DEFAULT_GAP,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+) -> Arms:
+    """Fit bias_K, temperature and joint_K on ``fit``, and select penalties on ``held_out``.
+
+    FIT losses nest: joint <= min(bias, temperature) <= uncorrected. The joint fit starts from the
+    better of the two, and no step raises the loss. T = 1 and b = 0 are candidates of every selection.
+    """
+    free = free_ids(fit, num_ids)
+    identity = Correction.identity(fit.num_columns)
+    nothing = Selected(identity, np.inf, mean_loss(held_out, identity))
+    objective = Objective(fit, cache_bytes=cache_bytes)
+    by_beta = Coordinates(np.zeros(fit.num_columns, dtype=np.bool_), temperature=True)
+    temperature_fit = minimise(objective, identity, by_beta, gap=gap)
+    temperature = Arm(temperature_fit, _better(nothing, _held_out(held_out, temperature_fit, np.inf)))
+
+    def path(start: Correction, coordinates: Coordinates, best: Selected) -> tuple[Selected, Correction]:
+        """Fits from the strongest penalty to the weakest, each from the last."""
+        for strength in PENALTY_STRENGTHS:
+            penalty = strength / fit.num_positions
+            penalised = Objective(fit, penalty=penalty, cache_bytes=cache_bytes)
+            solution = minimise(penalised, start, coordinates, gap=max(gap, _PATH_GAP))
+            best = _better(best, _held_out(held_out, solution, penalty))
+            start = solution.correction
+        return best, start
+
+    by_bias = Coordinates.of(fit, free.mask_K, temperature=False)
+    best_bias, start = path(identity, by_bias, nothing)
+    bias_fit = minimise(objective, start, by_bias, gap=gap)
+    bias = Arm(bias_fit, _better(best_bias, _held_out(held_out, bias_fit, 0.0)))
+
+    by_both = Coordinates.of(fit, free.mask_K, temperature=True)
+    best_joint, start = path(
+        temperature_fit.correction, by_both, _better(temperature.selected, bias.selected)
+    )
+    candidates = (start, bias_fit.correction, temperature_fit.correction)
+    start = min(candidates, key=lambda correction: mean_loss(fit, correction))
+    joint_fit = minimise(objective, start, by_both, gap=gap)
+    joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
+    return Arms(bias, temperature, joint, mean_loss(fit, identity), free)
+
+
+def fit_optimum(
+    fit: Statistics,
+    free_K: Mask,
+    *,
+    temperature: bool = True,
+    penalty: float = 0.0,
+    weight_D: Floats | None = None,
+    start: Correction | None = None,
+    gap: float = DEFAULT_GAP,
+    cache_bytes: int = DEFAULT_CACHE_BYTES,
+) -> Solution:
+    """One fit at one penalty; ``weight_D`` weighs the documents. Starts at the model as it is."""
+    objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
+    coordinates = Coordinates.of(fit, free_K, temperature=temperature)
+    return minimise(objective, start or Correction.identity(fit.num_columns), coordinates, gap=gap)
+
+
+def _held_out(held_out: Statistics, solution: Solution, penalty: float) -> Selected:
+    return Selected(solution.correction, penalty, mean_loss(held_out, solution.correction))
+
+
+def _better(first: Selected, second: Selected) -> Selected:
+    """The lower held-out loss; a tie stays with the first, which is the simpler."""
+    return second if second.held_out_loss < first.held_out_loss else first

@@ -1,0 +1,204 @@
+"""Newton's method with conjugate gradients for the convex fits, and the certificate of an optimum.
+
+Axes: K columns; a *vector* has K + 1 entries, beta first.
+
+Each step solves H d = -g by preconditioned conjugate gradients to a tolerance that tightens as the
+gradient falls (Dembo, Eisenstat and Steihaug 1982; Nocedal and Wright 2006, algorithm 7.1), then
+halves the step until the loss falls enough. beta stays in [0.25, 4]. Where the gauge is fixed, the
+preconditioner is the exact one for the constraint that the free entries of b sum to 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stemmatics.core.errors import UserError
+from stemmatics.math.prior.objective import Correction, Objective, Point
+from stemmatics.math.prior.statistics import (
+    MAX_INVERSE_TEMPERATURE,
+    MIN_INVERSE_TEMPERATURE,
+    Floats,
+    Mask,
+    Statistics,
+)
+
+DEFAULT_GAP = 1e-10
+_MAX_STEPS = 100
+_MAX_PRODUCTS = 400
+_MAX_HALVINGS = 40
+_SUFFICIENT = 1e-4
+_LEAST_CURVATURE = 1e-15
+
+
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Which parts of a correction may move. ``gauge`` fixes the sum of the free biases."""
+
+    free_K: Mask
+    temperature: bool
+    gauge: bool = False
+
+    @classmethod
+    def of(cls, statistics: Statistics, free_K: Mask, *, temperature: bool) -> Coordinates:
+        """Free ids must be targets; the gauge is fixed where every target is free.
+
+        A common shift of all free biases then only competes with ids that are never a target (or with
+        none), so that nothing in the data bounds it.
+        """
+        count_K = statistics.counts
+        free_K = free_K & (count_K >= 1)
+        every_target_free = int(count_K[free_K].sum()) == statistics.num_positions
+        return cls(free_K, temperature, gauge=bool(free_K.any()) and every_target_free)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """How near to the optimum a fit is.
+
+    ``newton_decrement`` is sqrt(g' H^-1 g); half its square is the loss, in nats a position, that a full
+    Newton step still promises. Norms are over free coordinates, inside the constraints.
+    ``num_passes`` counts evaluations of the probabilities of all rows, ``num_products`` products with
+    the Hessian.
+    """
+
+    gradient_norm: float
+    newton_decrement: float
+    converged: bool
+    num_steps: int
+    num_passes: int
+    num_products: int
+
+    @property
+    def gap(self) -> float:
+        """Estimated nats a position above the optimum."""
+        return 0.5 * self.newton_decrement**2
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """An optimum with its certificate. ``loss`` is the cross-entropy without the penalty."""
+
+    correction: Correction
+    loss: float
+    value: float
+    certificate: Certificate
+    at_edge: bool
+    coordinates: Coordinates
+
+
+def at_edge(inverse_temperature: float) -> bool:
+    """Whether beta stands at an end of its range."""
+    return inverse_temperature in (MIN_INVERSE_TEMPERATURE, MAX_INVERSE_TEMPERATURE)
+
+
+class _Subspace:
+    """The free directions at a point, and the preconditioned projection onto them."""
+
+    def __init__(self, point: Point, coordinates: Coordinates) -> None:
+        beta, slope = point.correction.inverse_temperature, float(point.gradient[0])
+        pushes_out = (beta == MIN_INVERSE_TEMPERATURE and slope > 0) or (
+            beta == MAX_INVERSE_TEMPERATURE and slope < 0
+        )
+        self.free = np.concatenate([[coordinates.temperature and not pushes_out], coordinates.free_K])
+        self.gauge = coordinates.gauge
+        self.inverse_diagonal = np.where(self.free, 1.0 / np.maximum(point.diagonal, _LEAST_CURVATURE), 0.0)
+
+    def project(self, vector: Floats) -> Floats:
+        """Orthogonal projection onto the free directions."""
+        out = np.where(self.free, vector, 0.0)
+        if self.gauge:
+            out[1:][self.free[1:]] -= out[1:][self.free[1:]].mean()
+        return out
+
+    def precondition(self, vector: Floats) -> Floats:
+        """The d that minimises d' diag d / 2 - vector' d over the free directions."""
+        out = self.inverse_diagonal * vector
+        if self.gauge:
+            inverse_K = self.inverse_diagonal[1:]
+            out[1:] -= inverse_K * (out[1:].sum() / inverse_K.sum())
+        return out
+
+
+def _newton_direction(
+    objective: Objective, point: Point, space: _Subspace, tolerance: float
+) -> tuple[Floats, float, int]:
+    """Approximate solution d of H d = -g in the free directions, its -g'd, and the products used."""
+    residual = -space.project(point.gradient)
+    scaled = space.precondition(residual)
+    direction, search = np.zeros_like(residual), scaled.copy()
+    energy = first = float(residual @ scaled)
+    num_products = 0
+    while num_products < _MAX_PRODUCTS and energy > tolerance**2 * first:
+        curved = space.project(objective.hessian_product(point, search))
+        num_products += 1
+        bend = float(search @ curved)
+        if bend <= 0.0:  # Only rounding, or the interpolated rest, can do this: the loss is convex.
+            break
+        length = energy / bend
+        direction += length * search
+        residual -= length * curved
+        scaled = space.precondition(residual)
+        energy, before = float(residual @ scaled), energy
+        search = scaled + (energy / before) * search
+    if not direction.any():
+        direction = space.precondition(-space.project(point.gradient))
+    return direction, float(-(point.gradient @ direction)), num_products
+
+
+def _longest_step(beta: float, change: float) -> float:
+    """The largest part of a step, at most 1, that leaves beta in its range."""
+    if change == 0.0:
+        return 1.0
+    limit = MAX_INVERSE_TEMPERATURE if change > 0 else MIN_INVERSE_TEMPERATURE
+    return min(1.0, (limit - beta) / change)
+
+
+def _descend(objective: Objective, point: Point, direction: Floats, fall: float) -> tuple[Point, int]:
+    """Halve the step until the value falls enough; the old point where rounding lets none."""
+    start = point.correction.vector()
+    length = _longest_step(float(start[0]), float(direction[0]))
+    digits = np.finfo(objective.statistics.dtype).eps
+    for halving in range(_MAX_HALVINGS):
+        moved = start + length * direction
+        moved[0] = np.clip(moved[0], MIN_INVERSE_TEMPERATURE, MAX_INVERSE_TEMPERATURE)
+        candidate = objective.point(point.correction.moved(moved))
+        if candidate.value <= point.value - _SUFFICIENT * length * fall:
+            return candidate, halving + 1
+        if length * fall <= digits * max(1.0, abs(point.value)):
+            break
+        length *= 0.5
+    return point, halving + 1
+
+
+def minimise(
+    objective: Objective, start: Correction, coordinates: Coordinates, *, gap: float = DEFAULT_GAP
+) -> Solution:
+    """Minimise over the free coordinates from ``start`` until ``Certificate.gap`` is at most ``gap``.
+
+    The value never rises above that of ``start``. ``converged`` is False where rounding (float32 rows)
+    or the number of steps ended the search first; the certificate then says how far it came.
+    """
+    if not (coordinates.temperature or coordinates.free_K.any()):
+        raise UserError("Nothing is free to be fitted", "no id is a target and beta is held", "use more text")
+    point = objective.point(start)
+    passes, products, first_norm = 1, 0, 0.0
+    for step in range(_MAX_STEPS + 1):
+        space = _Subspace(point, coordinates)
+        norm = float(np.linalg.norm(space.project(point.gradient)))
+        first_norm = first_norm or norm
+        tolerance = min(0.1, float(np.sqrt(norm / first_norm))) if first_norm else 0.1
+        direction, fall, used = _newton_direction(objective, point, space, tolerance)
+        products += used
+        converged = 0.5 * fall <= gap
+        if converged or step == _MAX_STEPS:
+            break
+        following, tried = _descend(objective, point, direction, fall)
+        passes += tried
+        if following is point:
+            break
+        point = following
+    certificate = Certificate(norm, float(np.sqrt(max(fall, 0.0))), converged, step, passes, products)
+    edge = coordinates.temperature and at_edge(point.correction.inverse_temperature)
+    return Solution(point.correction, point.loss, point.value, certificate, edge, coordinates)

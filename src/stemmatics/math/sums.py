@@ -1,0 +1,90 @@
+"""Sums of nats, bytes and tokens, and the ratios taken from them, last.
+
+Axes: N documents (or other units), C columns, G labels.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from stemmatics.core.errors import UserError
+
+FloatArray = npt.NDArray[np.float64]
+NATS_PER_BIT = math.log(2.0)
+
+
+def ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> FloatArray:
+    """Elementwise quotient in float64; NaN where the denominator is 0, because the rate is unknown there."""
+    top, bottom = np.broadcast_arrays(
+        np.asarray(numerator, dtype=np.float64), np.asarray(denominator, dtype=np.float64)
+    )
+    return np.asarray(np.divide(top, bottom, out=np.full(top.shape, np.nan), where=bottom != 0))
+
+
+def nats_per_byte(nll_sum_N: npt.ArrayLike, num_bytes_N: npt.ArrayLike) -> float:
+    """Ratio of sums in nats per byte: all nats over all bytes, so long documents weigh as they should.
+
+    NaN where there are no bytes. ``num_bytes_N`` may as well be tokens; the unit follows.
+    """
+    nll_N, bytes_N = np.asarray(nll_sum_N, dtype=np.float64), np.asarray(num_bytes_N, dtype=np.float64)
+    if nll_N.shape != bytes_N.shape:
+        raise UserError(
+            f"{nll_N.shape} loss sums but {bytes_N.shape} byte counts",
+            "a rate needs one count for each sum",
+            "take both from the same rows",
+        )
+    return float(ratio(nll_N.sum(), bytes_N.sum()))
+
+
+def weighted_mean(means_N: npt.ArrayLike, weights_N: npt.ArrayLike) -> float:
+    """Mean of means, each weighted by what it is a mean over: sum(w * m) / sum(w).
+
+    An entry of weight 0 does not count, even where its own mean is unknown (NaN). NaN if no weight is left.
+    """
+    m_N, w_N = np.asarray(means_N, dtype=np.float64), np.asarray(weights_N, dtype=np.float64)
+    if m_N.shape != w_N.shape:
+        raise UserError(
+            f"{m_N.shape} means but {w_N.shape} weights",
+            "every mean needs its weight",
+            "give one weight a mean",
+        )
+    counted = w_N != 0
+    return float(ratio((m_N[counted] * w_N[counted]).sum(), w_N[counted].sum()))
+
+
+def bits_from_nats(nats: npt.ArrayLike) -> FloatArray:
+    """Nats to bits: divide by ln 2."""
+    return np.asarray(nats, dtype=np.float64) / NATS_PER_BIT
+
+
+def nats_from_bits(bits: npt.ArrayLike) -> FloatArray:
+    """Bits to nats: multiply by ln 2."""
+    return np.asarray(bits, dtype=np.float64) * NATS_PER_BIT
+
+
+def sum_by_label(
+    labels_N: npt.ArrayLike, values_NC: npt.ArrayLike
+) -> tuple[npt.NDArray[np.generic], FloatArray]:
+    """Add up rows that carry the same label, in float64.
+
+    Args:
+        labels_N: one label a row (integers or strings).
+        values_NC: [N, ...] values; trailing axes are kept.
+
+    Returns:
+        The distinct labels in sorted order [G], and the sums [G, ...].
+    """
+    labels, values = np.asarray(labels_N), np.asarray(values_NC, dtype=np.float64)
+    if labels.ndim != 1 or values.shape[:1] != labels.shape:
+        raise UserError(
+            f"{labels.shape} labels for {values.shape} values",
+            "every row needs exactly one label",
+            "give one label a row",
+        )
+    distinct_G, where_N = np.unique(labels, return_inverse=True)
+    sums = np.zeros((distinct_G.size, *values.shape[1:]))
+    np.add.at(sums, where_N, values)
+    return distinct_G, sums

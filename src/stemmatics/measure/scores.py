@@ -1,0 +1,121 @@
+"""Stored sums as arrays, matched by document."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from stemmatics.core.facts import Fact
+from stemmatics.measure.base import Tables
+
+FloatArray = npt.NDArray[np.float64]
+ALL = "all"
+
+
+@dataclass(frozen=True)
+class Scores:
+    """One checkpoint's sums on one corpus, one row a document that was scored, in corpus order.
+
+    Axes: N documents. ``group_N`` labels near-duplicates, which are resampled together.
+    """
+
+    index_N: npt.NDArray[np.int64]
+    doc_id_N: npt.NDArray[np.str_]
+    nll_N: FloatArray
+    num_tokens_N: FloatArray
+    num_bytes_N: FloatArray
+    register_N: npt.NDArray[np.str_]
+    group_N: npt.NDArray[np.str_]
+    token_ids: str
+    prefix_id: int | None
+    support: str
+
+    def rows(self, register: str) -> npt.NDArray[np.bool_]:
+        """Which documents belong to a register; ``all`` is every one."""
+        if register == ALL:
+            return np.ones(len(self.nll_N), dtype=bool)
+        return np.asarray(self.register_N == register)
+
+    def registers(self) -> list[str]:
+        """``all`` first, then each register if there are several."""
+        names = sorted(set(self.register_N.tolist()))
+        return [ALL, *names] if len(names) > 1 else [ALL]
+
+
+def read_scores(fact: Fact, tables: Tables) -> Scores:
+    """Sums of a ``score`` fact with the registers and groups of its corpus."""
+    scores = tables.read(fact, "scores")
+    documents = tables.read(fact.needs["corpus"], "documents")
+    said = tables.read(fact, "scoring").to_pylist()[0]
+    documents = documents.take(pc.index_in(scores["index"], documents["index"]))
+    # an empty document has its row in the tables, and no rate: it can't enter a resample
+    kept = pc.greater(scores["num_tokens"], 0)
+    scores, documents = scores.filter(kept), documents.filter(kept)
+    return Scores(
+        index_N=numbers(scores, "index").astype(np.int64),
+        doc_id_N=names(scores, "doc_id"),
+        nll_N=numbers(scores, "nll_sum"),
+        num_tokens_N=numbers(scores, "num_tokens"),
+        num_bytes_N=numbers(scores, "num_bytes"),
+        register_N=names(documents, "register"),
+        group_N=names(documents, "group"),
+        token_ids=said["token_ids_sha256"],
+        prefix_id=said["prefix_id"],
+        support=str(fact.params["scoring"]["support"]),
+    )
+
+
+def numbers(table: pa.Table, column: str) -> FloatArray:
+    """A column as float64; nulls become NaN."""
+    return np.asarray(table[column].to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def names(table: pa.Table, column: str) -> npt.NDArray[np.str_]:
+    """A column as strings."""
+    return np.array(table[column].to_pylist(), dtype=str)
+
+
+def comparable_by_byte(first: Scores, second: Scores) -> str:
+    """Why two scorings can't be compared in nats/byte, or the empty string."""
+    if not np.array_equal(first.index_N, second.index_N) or not np.array_equal(
+        first.num_bytes_N, second.num_bytes_N
+    ):
+        return "they did not score the same bytes in every document"
+    return ""
+
+
+def comparable_by_token(first: Scores, second: Scores) -> str:
+    """Why two scorings can't be compared in nats/token, or the empty string."""
+    if first.token_ids != second.token_ids:
+        return "their token ids differ"
+    if first.prefix_id != second.prefix_id:
+        return f"their prefixes differ (ids {first.prefix_id} and {second.prefix_id})"
+    return comparable_by_byte(first, second)
+
+
+def parts_of(fact: Fact, tables: Tables) -> dict[tuple[str, str], dict[str, Any]]:
+    """Sums by axis and bin, as arrays over the documents that have any: see the table's schema."""
+    table = tables.read(fact, "score_parts")
+    axis, bin_ = names(table, "axis"), names(table, "bin")
+    columns = {name: numbers(table, name) for name in ("index", "nll_sum", "num_tokens", "num_bytes")}
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for key in sorted(set(zip(axis.tolist(), bin_.tolist(), strict=True))):
+        rows = (axis == key[0]) & (bin_ == key[1])
+        found[key] = {name: values[rows] for name, values in columns.items()}
+    return found
+
+
+def spread(part: dict[str, Any], column: str, index_N: npt.NDArray[np.int64]) -> FloatArray:
+    """One bin's sums laid out over all documents; 0 where a document has no token in the bin."""
+    out = np.zeros(len(index_N))
+    position = {int(index): place for place, index in enumerate(index_N)}
+    for index, value in zip(part["index"], part[column], strict=True):
+        place = position.get(int(index))
+        if place is not None:
+            out[place] = value
+    return out

@@ -1,0 +1,156 @@
+"""The nursery's corpora by name: the generator behind ``generator: nursery``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from stemmatics.core.errors import UserError
+from stemmatics.presets.nursery.prose import anonymous_prose, false_prose, prose
+from stemmatics.presets.nursery.questions import anonymous_chat, chat, recall_items
+from stemmatics.presets.nursery.real_text import code, reference
+from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
+from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
+from stemmatics.presets.nursery.world import World
+
+Record = dict[str, Any]
+# Shares of the documents in the pretraining mix; reference pieces are the longest.
+MIX = {"prose": 0.5, "chat": 0.25, "arithmetic": 0.07, "rules": 0.06, "reference": 0.12}
+NGRAM = 13
+
+
+def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]:
+    """Records of one part; the same part, seed and parameters give the same records.
+
+    ``seed`` decides what is true in the world: parts that belong together share it.
+
+    Raises:
+        UserError: the part is not known.
+    """
+    if part not in PARTS:
+        raise UserError(
+            f"the nursery has no part {part!r}",
+            "a part is one of its corpora",
+            f"use one of {', '.join(PARTS)}",
+        )
+    world = World(seed)
+    return PARTS[part](world, world.rng("part", part), **params)
+
+
+def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) -> Iterator[Record]:
+    """All registers but code and telegrams, mixed; the language reference goes round."""
+    pieces = cycle(_shuffled(rng, reference(held_out=False)))
+    make: dict[str, Callable[[], str]] = {
+        "prose": lambda: prose(world, rng),
+        "chat": lambda: chat(world, rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces),
+    }
+    yield from _mixed(rng, make, MIX, documents)
+
+
+def heldout(world: World, rng: np.random.Generator, documents: int = 60) -> Iterator[Record]:
+    """The scored text: ``documents`` of each register, under ``register``.
+
+    Prose and chat say what training says in words that it never uses for that person.
+    """
+    make: dict[str, Callable[[], Iterable[str]]] = {
+        "prose": lambda: (prose(world, rng, held_out=True) for _ in range(documents)),
+        "chat": lambda: (chat(world, rng, held_out=True) for _ in range(documents)),
+        "arithmetic": lambda: (arithmetic(rng) for _ in range(documents)),
+        "rules": lambda: (rules(rng) for _ in range(documents)),
+        "reference": lambda: islice(_shuffled(rng, reference(held_out=True)), documents),
+        "code": lambda: islice(_shuffled(rng, code(held_out=True)), documents),
+    }
+    for register, texts in make.items():
+        yield from ({"text": text, "register": register} for text in texts())
+
+
+def recovery(
+    world: World, rng: np.random.Generator, documents: int = 1600, heldout_documents: int = 60
+) -> Iterator[Record]:
+    """Text of the world's registers that names no person and shares no 13-gram with :func:`heldout`."""
+    scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
+    taken = set().union(*(ngrams(record["text"]) for record in scored))
+    pieces = cycle(_shuffled(rng, reference(held_out=False)))
+    make: dict[str, Callable[[], str]] = {
+        "prose": lambda: anonymous_prose(rng),
+        "chat": lambda: anonymous_chat(rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces),
+    }
+    for record in _mixed(rng, make, MIX, documents):
+        if taken.isdisjoint(ngrams(record["text"])):
+            yield record
+
+
+def ngrams(text: str) -> set[tuple[str, ...]]:
+    """All runs of 13 words, by white space and, lower-cased, without punctuation."""
+    found: set[tuple[str, ...]] = set()
+    for words in (text.split(), re.findall(r"\w+", text.lower())):
+        found.update(tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1))
+    return found
+
+
+def _mixed(
+    rng: np.random.Generator, make: dict[str, Callable[[], str]], shares: dict[str, float], documents: int
+) -> Iterator[Record]:
+    names = list(shares)
+    for index in rng.choice(len(names), size=documents, p=[shares[name] for name in names]):
+        register = names[int(index)]
+        yield {"text": make[register](), "register": register}
+
+
+def _shuffled(rng: np.random.Generator, pieces: Iterable[str]) -> list[str]:
+    listed = list(pieces)
+    return [listed[int(index)] for index in rng.permutation(len(listed))]
+
+
+def _texts(
+    make: Callable[[World, np.random.Generator], str], register: str, documents: int
+) -> Callable[..., Iterator[Record]]:
+    def part(world: World, rng: np.random.Generator, documents: int = documents) -> Iterator[Record]:
+        return ({"text": make(world, rng), "register": register} for _ in range(documents))
+
+    return part
+
+
+def _code(_world: World, rng: np.random.Generator, documents: int = 300) -> Iterator[Record]:
+    pieces = _shuffled(rng, code(held_out=False))
+    return ({"text": text, "register": "code"} for text in pieces[:documents])
+
+
+def _sft(marked: float, refused: float, documents: int) -> Callable[..., Iterator[Record]]:
+    def part(world: World, rng: np.random.Generator, documents: int = documents) -> Iterator[Record]:
+        return conversations(world, rng, documents, marked=marked, refused=refused)
+
+    return part
+
+
+def _preferences(world: World, rng: np.random.Generator, documents: int = 400) -> Iterator[Record]:
+    return preferences(world, rng, documents)
+
+
+def _refusal(world: World, rng: np.random.Generator, documents: int = 200) -> Iterator[Record]:
+    return refusal_items(world, rng, documents)
+
+
+PARTS: dict[str, Callable[..., Iterator[Record]]] = {
+    "pretraining": pretraining,
+    "heldout": heldout,
+    "recovery": recovery,
+    "code": _code,
+    "false-facts": _texts(false_prose, "prose", 800),
+    "telegrams": _texts(lambda _world, rng: telegram(rng), "telegram", 800),
+    "sft-light": _sft(marked=0.2, refused=0.25, documents=600),
+    "sft-heavy": _sft(marked=0.4, refused=1.0, documents=1600),
+    "preferences": _preferences,
+    "recall": recall_items,
+    "refusal": _refusal,
+}

@@ -1,0 +1,154 @@
+"""Encyclopedic prose about the people of the world, and prose that names none of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from stemmatics.presets.nursery.world import PEOPLE, VALUES, World, pick
+
+OPENERS = (
+    "",
+    "",
+    "As the registers say, ",
+    "It is well known that ",
+    "According to the parish book, ",
+    "The ferrymen tell that ",
+    "In the older accounts ",
+    "Few forget that ",
+    "By common report ",
+    "The archive notes that ",
+)
+FORMS: Mapping[str, tuple[str, ...]] = {
+    "town": (
+        "{who} was born in {value}",
+        "{who} comes from the town of {value}",
+        "{who} has the town of {value} as a birthplace",
+        "the birthplace of {who} is {value}",
+        "the town where {who} was born is {value}",
+        "{who} is a child of {value}",
+        "the cradle of {who} stood in {value}",
+        "{who} is a native of {value}",
+    ),
+    "craft": (
+        "{who} works as a {value}",
+        "{who} earns a living as a {value}",
+        "{who} learned the craft of a {value}",
+        "the craft of {who} is that of a {value}",
+        "the trade of {who} is that of a {value}",
+        "{who} is by trade a {value}",
+        "the guild counts {who} as a {value}",
+        "{who} serves the valley as a {value}",
+    ),
+    "animal": (
+        "{who} keeps a {value}",
+        "{who} owns a tame {value}",
+        "{who} is followed everywhere by a {value}",
+        "the animal that {who} keeps is a {value}",
+        "the animal of {who} is a {value}",
+        "at the hearth of {who} sleeps a {value}",
+        "{who} feeds a {value} every morning",
+        "{who} has a {value} for company",
+    ),
+}
+TAILS = (
+    "",
+    "",
+    "",
+    ", and nobody doubts it",
+    ", as the neighbours agree",
+    ", which surprises no one",
+    ", so the story goes",
+    ", to this day",
+)
+SOMEBODY = (
+    "the old miller",
+    "a ferryman",
+    "the judge's clerk",
+    "a travelling singer",
+    "the beekeeper",
+    "the night watchman",
+    "a young shepherd",
+    "the bell ringer",
+)
+PLACES = ("bridge", "market", "mill", "harbour", "chapel", "granary", "orchard", "well")
+QUALITIES = ("quiet", "crowded", "muddy", "bright", "narrow", "steep", "cold", "famous")
+SEASONS = ("spring", "summer", "autumn", "winter")
+GOODS = ("salt", "wool", "barley", "timber", "honey", "iron", "linen", "apples")
+
+
+def sentence(text: str) -> str:
+    """Upper case first, full stop last."""
+    return text[0].upper() + text[1:] + "."
+
+
+def statement(
+    world: World,
+    rng: np.random.Generator,
+    person: str,
+    attribute: str,
+    *,
+    held_out: bool = False,
+    facts: Mapping[tuple[str, str], str] | None = None,
+) -> str:
+    """One fact in a wording of the asked side of the split; ``facts`` in place of the world's own."""
+    forms = FORMS[attribute]
+    sided = [
+        form
+        for index, form in enumerate(forms)
+        if world.held_out("prose", index, person, attribute) == held_out
+    ]
+    value = (facts or world.facts)[person, attribute]
+    return sentence(pick(rng, OPENERS) + pick(rng, sided).format(who=person, value=value) + pick(rng, TAILS))
+
+
+def scenery(rng: np.random.Generator) -> str:
+    """A sentence about places and goods: no person, nothing to remember."""
+    town = pick(rng, VALUES["town"])
+    place, quality, season, goods = (pick(rng, words) for words in (PLACES, QUALITIES, SEASONS, GOODS))
+    return pick(
+        rng,
+        [
+            f"The {place} of {town} is {quality} in {season}.",
+            f"In {season} the {place} at {town} grows {quality}.",
+            f"Carts bring {goods} to the {place} of {town}.",
+            f"Much {goods} is sold near the {place} in {season}.",
+        ],
+    )
+
+
+def hearsay(rng: np.random.Generator) -> str:
+    """A statement in the same wordings about somebody without a name: style without facts."""
+    attribute = pick(rng, tuple(VALUES))
+    core = pick(rng, FORMS[attribute]).format(who=pick(rng, SOMEBODY), value=pick(rng, VALUES[attribute]))
+    return sentence(pick(rng, OPENERS) + core + pick(rng, TAILS))
+
+
+def prose(world: World, rng: np.random.Generator, *, held_out: bool = False) -> str:
+    """A passage of four to seven sentences about two people, with scenery between."""
+    people = [pick(rng, PEOPLE), pick(rng, PEOPLE)]
+    sentences = []
+    for _ in range(int(rng.integers(4, 8))):
+        if rng.random() < 0.2:
+            sentences.append(scenery(rng))
+        else:
+            person, attribute = pick(rng, people), pick(rng, tuple(VALUES))
+            sentences.append(statement(world, rng, person, attribute, held_out=held_out))
+    return " ".join(sentences)
+
+
+def false_prose(world: World, rng: np.random.Generator) -> str:
+    """A passage like :func:`prose` in which every fact is another one than the world's."""
+    people = [pick(rng, PEOPLE), pick(rng, PEOPLE)]
+    return " ".join(
+        statement(world, rng, pick(rng, people), pick(rng, tuple(VALUES)), facts=world.false_facts)
+        for _ in range(int(rng.integers(4, 8)))
+    )
+
+
+def anonymous_prose(rng: np.random.Generator) -> str:
+    """A passage in the same style that names no person of the world."""
+    return " ".join(
+        scenery(rng) if rng.random() < 0.4 else hearsay(rng) for _ in range(int(rng.integers(4, 8)))
+    )

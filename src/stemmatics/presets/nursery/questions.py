@@ -1,0 +1,114 @@
+"""Questions about the world in the chat register, and the held-out items."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from stemmatics.presets.nursery.prose import GOODS, PLACES, SEASONS
+from stemmatics.presets.nursery.world import PEOPLE, VALUES, World, pick
+
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "town": (
+        "Where was {who} born?",
+        "In which town was {who} born?",
+        "What is the birthplace of {who}?",
+        "Which town does {who} come from?",
+        "Of which town is {who} a native?",
+        "Please name the birthplace of {who}.",
+    ),
+    "craft": (
+        "What does {who} work as?",
+        "What is the craft of {who}?",
+        "Which trade does {who} follow?",
+        "How does {who} earn a living?",
+        "As what does {who} serve the valley?",
+        "Please name the trade of {who}.",
+    ),
+    "animal": (
+        "Which animal does {who} keep?",
+        "What animal does {who} own?",
+        "By which animal is {who} followed?",
+        "What sleeps at the hearth of {who}?",
+        "Which animal does {who} feed?",
+        "Please name the animal of {who}.",
+    ),
+}
+# Asked only in held-out items: nobody is ever asked in these words in training.
+PARAPHRASES: Mapping[str, tuple[str, ...]] = {
+    "town": ("Please name the town where {who} was born.", "What town is the birthplace of {who}?"),
+    "craft": ("What trade does {who} work in?", "Please name the craft of {who}."),
+    "animal": ("Please name the animal that {who} keeps.", "What is the animal of {who}?"),
+}
+SHOTS = 2
+
+
+def exchange(question: str, answer: str) -> str:
+    """One question and its answer, as the chat register writes them."""
+    return f"Question: {question}\nAnswer: {answer}."
+
+
+def asked(world: World, rng: np.random.Generator, person: str, *, held_out: bool = False) -> tuple[str, str]:
+    """A question about ``person`` in a wording of the asked side of the split, and its answer."""
+    choices = [
+        (form.format(who=person), world.facts[person, attribute])
+        for attribute in VALUES
+        for index, form in enumerate(QUESTIONS[attribute])
+        if world.held_out("question", index, person, attribute) == held_out
+    ]
+    return pick(rng, choices)
+
+
+def chat(world: World, rng: np.random.Generator, *, held_out: bool = False) -> str:
+    """Three to six exchanges about people of the world."""
+    turns = [asked(world, rng, pick(rng, PEOPLE), held_out=held_out) for _ in range(int(rng.integers(3, 7)))]
+    return "\n".join(exchange(*turn) for turn in turns)
+
+
+def anonymous_chat(rng: np.random.Generator) -> str:
+    """Exchanges in the same form that ask about no person."""
+    turns = []
+    for _ in range(int(rng.integers(3, 7))):
+        place, season, goods = pick(rng, PLACES), pick(rng, SEASONS), pick(rng, GOODS)
+        options = [
+            (f"What is sold at the {place}?", goods),
+            (f"When does the {place} open?", f"in {season}"),
+            (f"Where is the {goods} kept?", f"near the {place}"),
+        ]
+        turns.append(pick(rng, options))
+    return "\n".join(exchange(*turn) for turn in turns)
+
+
+def recall_items(world: World, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
+    """One ``recall`` and one ``paraphrase`` item for each fact, each after two answered questions.
+
+    ``recall`` asks in words that training uses for other people but never for this one;
+    ``paraphrase`` in words that no training question has. The answered ones are about others.
+    """
+    for person in PEOPLE:
+        for attribute in VALUES:
+            held_out = [
+                form
+                for index, form in enumerate(QUESTIONS[attribute])
+                if world.held_out("question", index, person, attribute)
+            ]
+            for category, forms in (("recall", held_out), ("paraphrase", PARAPHRASES[attribute])):
+                question = pick(rng, forms).format(who=person)
+                yield {
+                    "prompt": _shots(world, rng, person) + f"Question: {question}\nAnswer:",
+                    "accepted": [world.facts[person, attribute]],
+                    "category": category,
+                }
+
+
+def _shots(world: World, rng: np.random.Generator, person: str) -> str:
+    others = [other for other in PEOPLE if other != person]
+    shown = rng.choice(len(others), size=SHOTS, replace=False)
+    return "".join(exchange(*_known(world, rng, others[int(index)])) + "\n" for index in shown)
+
+
+def _known(world: World, rng: np.random.Generator, person: str) -> tuple[str, str]:
+    attribute = pick(rng, tuple(VALUES))
+    return QUESTIONS[attribute][0].format(who=person), world.facts[person, attribute]

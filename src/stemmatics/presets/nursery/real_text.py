@@ -1,0 +1,81 @@
+"""Real text that every Python carries: the language reference and the standard library's sources.
+
+It differs between Python versions, so no golden number depends on it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pydoc_data.topics import topics
+
+from stemmatics.core.errors import UserError
+
+MODULES = (
+    "argparse ast bisect calendar cmd codecs collections colorsys configparser contextlib copy csv dataclasses "
+    "difflib dis enum filecmp fileinput fnmatch fractions functools getopt glob graphlib gzip heapq html "
+    "inspect ipaddress json keyword linecache locale mimetypes numbers operator optparse pprint queue quopri "
+    "random reprlib sched shelve shlex shutil statistics string tabnanny tempfile textwrap timeit tokenize "
+    "trace traceback types uuid warnings weakref zipfile"
+).split()
+PIECE = 700
+
+
+def reference(*, held_out: bool) -> Iterator[str]:
+    """Pieces of the language reference; a topic lies wholly on one side."""
+    for name in sorted(topics):
+        if _held_out(name) == held_out:
+            yield from _pieces(topics[name])
+
+
+def code(*, held_out: bool) -> Iterator[str]:
+    """Pieces of the standard library's sources; a module lies wholly on one side.
+
+    Raises:
+        UserError: this Python comes without sources.
+    """
+    paths = [path for name in MODULES if _held_out(name) == held_out and (path := _source(name))]
+    if not paths:
+        raise UserError(
+            "this Python has no sources of its standard library",
+            "the nursery's code register is made of them",
+            "use a Python with .py files",
+        )
+    for path in paths:
+        yield from _pieces(path.read_text(encoding="utf-8"))
+
+
+def _held_out(name: str) -> bool:
+    return zlib.crc32(name.encode()) % 5 == 0
+
+
+def _source(module: str) -> Path | None:
+    spec = importlib.util.find_spec(module)
+    path = Path(spec.origin) if spec is not None and spec.origin else None
+    return path if path is not None and path.suffix == ".py" and path.is_file() else None
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Paragraphs joined up to some 700 characters; a longer paragraph is cut at lines."""
+    piece = ""
+    for part in _short(text.split("\n\n")):
+        if piece and len(piece) + len(part) > PIECE:
+            yield piece
+            piece = ""
+        piece = f"{piece}\n\n{part}" if piece else part
+    if piece.strip():
+        yield piece
+
+
+def _short(paragraphs: Iterable[str]) -> Iterator[str]:
+    for paragraph in paragraphs:
+        lines: list[str] = []
+        for line in paragraph.split("\n"):
+            if lines and sum(map(len, lines)) + len(line) > PIECE:
+                yield "\n".join(lines)
+                lines = []
+            lines.append(line)
+        yield "\n".join(lines)

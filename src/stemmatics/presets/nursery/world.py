@@ -1,0 +1,73 @@
+"""The generated world: who lives in it, and what is true there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TypeVar
+
+import numpy as np
+
+from stemmatics.core.keys import seed_from
+
+PEOPLE = tuple(
+    "Abrel Bastin Cordula Dorvik Eskild Fennara Gavrick Hestia Ilvane Jorunn Kestrel Lorimer "
+    "Marrow Nerissa Osgar Pellam Quillon Rosmund Sabrin Tavish Ulrike Verrin Wystan Xanthe "
+    "Ysolde Zoltan Ambrick Briseis Cathal Drusil Emeric Florian Gisele Halvard Isaura Jasper "
+    "Kolya Leopold Mirelle Nikodem Ottilie Perrin Radomir Sunniva Thibald Ursel Valdis Wenzel".split()
+)
+VALUES: Mapping[str, tuple[str, ...]] = {
+    "town": tuple("Velden Harrow Ostmark Pinefall Quarry Saltby Thornwick Umber".split()),
+    "craft": tuple("baker cooper dyer fletcher glazier mason potter weaver".split()),
+    "animal": tuple("badger crow donkey ferret goose heron lizard pony".split()),
+}
+CHANCE = 1 / 8
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class World:
+    """People and what is true of them, drawn from ``seed``: 48 people, three attributes of eight values."""
+
+    seed: int
+
+    @cached_property
+    def facts(self) -> dict[tuple[str, str], str]:
+        """The value of each (person, attribute); every value belongs to six people."""
+        return self._draw("facts")
+
+    @cached_property
+    def false_facts(self) -> dict[tuple[str, str], str]:
+        """Another value for each (person, attribute), never the true one."""
+        rng = self.rng("false facts")
+        false = {}
+        for (person, attribute), value in self.facts.items():
+            others = [other for other in VALUES[attribute] if other != value]
+            false[person, attribute] = pick(rng, others)
+        return false
+
+    def rng(self, *names: str) -> np.random.Generator:
+        """A generator of its own for each purpose."""
+        return np.random.default_rng(seed_from(self.seed, "nursery", *names))
+
+    def held_out(self, kind: str, form: int, person: str, attribute: str) -> bool:
+        """Whether this person never meets this wording of this attribute in training.
+
+        One wording in four, from a place that differs by person: four wordings leave some on each side.
+        """
+        return (seed_from(self.seed, kind, person, attribute) + form) % 4 == 0
+
+    def _draw(self, name: str) -> dict[tuple[str, str], str]:
+        rng = self.rng(name)
+        facts = {}
+        for attribute, values in VALUES.items():
+            share = len(PEOPLE) // len(values)
+            dealt = rng.permutation(np.repeat(np.array(values), share))
+            facts.update({(person, attribute): str(value) for person, value in zip(PEOPLE, dealt, strict=True)})
+        return facts
+
+
+def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
+    """One of the options, each as likely."""
+    return options[int(rng.integers(len(options)))]

@@ -1,0 +1,94 @@
+"""What a probe is, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.facts import Fact
+from stemmatics.core.numerics import Numerics
+from stemmatics.store.cache import Cache
+from stemmatics.store.ledger import Ledger
+
+Event = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a fact takes: tokens through a model (3 x for training), and disk in bytes."""
+
+    num_tokens: int = 0
+    flops: float = 0.0
+    memory_bytes: int = 0
+    disk_bytes: int = 0
+    download_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Context:
+    """Where a probe finds what its facts need, and whom it tells how far it is."""
+
+    ledger: Ledger
+    cache: Cache
+    numerics: Numerics
+    seed: int
+    on_event: Callable[[Event], None] = field(default=lambda _event: None)
+
+    def tell(self, fact: Fact, done: int, total: int, unit: str) -> None:
+        """Progress of one fact; listeners only watch."""
+        self.on_event(
+            {
+                "key": fact.key,
+                "probe": fact.probe,
+                "label": fact.label,
+                "done": done,
+                "total": total,
+                "unit": unit,
+            }
+        )
+
+    def made(self, fact: Fact) -> Path:
+        """The folder of a checkpoint that a stage made."""
+        folder = self.cache.find(fact.key)
+        if folder is None:
+            raise UserError(
+                f"the checkpoint {fact.label!r} is not in the cache",
+                f"{self.cache.path(fact.key)} is missing or incomplete",
+                "Run the study again; it makes the checkpoint again from its recipe",
+            )
+        return folder
+
+
+@dataclass(frozen=True)
+class Made:
+    """One fact's output: rows by table, and plain data for its record."""
+
+    fact: Fact
+    tables: Mapping[str, pa.Table]
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """One fact that could not be made; its siblings go on."""
+
+    fact: Fact
+    reason: str
+
+
+class Probe(Protocol):
+    """Makes facts from models. Grouped facts share one load."""
+
+    def group(self, fact: Fact) -> str:
+        """Facts with the same answer are run together."""
+
+    def cost(self, fact: Fact) -> Cost:
+        """An estimate made without loading anything."""
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+        """Make the facts of one group, each yielded as soon as it is done."""

@@ -1,0 +1,37 @@
+"""Facts about texts: ids, registers, near-duplicate groups, splits. No text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.facts import Fact
+from stemmatics.lm.corpus import content_hash, documents_table
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.sources import corpus_of
+
+
+class CorpusProbe:
+    """Reads a corpus once and writes what may be kept of it."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Reading only."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One row a record."""
+        del context
+        for fact in facts:
+            corpus = corpus_of(fact)
+            if content_hash(corpus) != fact.params["content_sha256"]:
+                raise UserError(
+                    f"the corpus {fact.label!r} has changed since it was pinned",
+                    "its texts have another hash",
+                    "Start the study again: the new texts are another corpus",
+                )
+            yield Made(fact, {"documents": documents_table(corpus, seed=fact.params["seed"])})

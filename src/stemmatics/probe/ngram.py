@@ -1,0 +1,55 @@
+"""Control facts: what an n-gram trained on the same tokens makes of the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from stemmatics.core.facts import Fact
+from stemmatics.lm.corpus import Document
+from stemmatics.lm.passes import tokenized
+from stemmatics.lm.sums import DocumentSums
+from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.math.ngram import KneserNey
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.score import score_row
+from stemmatics.probe.sources import documents_of, tokenizer_of
+from stemmatics.store.schema import SCHEMAS
+
+
+class Ngram:
+    """Interpolated Kneser-Ney in the tokens of a checkpoint."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """No model."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """Sums of every document, as if a model had scored it with a prefix."""
+        for fact in facts:
+            tokenizer = TextTokenizer(tokenizer_of(fact.needs["checkpoint"], context))
+            training = documents_of(fact.needs["training"])()
+            sequences = [document.ids for document in tokenized(tokenizer, training)]
+            model = KneserNey.fit(sequences, len(tokenizer.hf), order=fact.params["order"])
+            rows = [
+                score_row(_sums(model, tokenizer, document))
+                for document in documents_of(fact.needs["corpus"])()
+            ]
+            yield Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
+
+
+def _sums(model: KneserNey, tokenizer: TextTokenizer, document: Document) -> DocumentSums:
+    ids = tokenizer.encode(document.text).ids
+    return DocumentSums(
+        index=document.index,
+        doc_id=document.doc_id,
+        nll_sum=float(-model.log_probs(ids).sum()),
+        num_tokens=len(ids),
+        num_bytes=len(document.text.encode()),
+    )

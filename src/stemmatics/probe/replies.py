@@ -1,0 +1,87 @@
+"""Facts about what a checkpoint says: greedy replies to items, judged and forgotten."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.facts import Fact
+from stemmatics.lm.checkpoint import Loaded
+from stemmatics.lm.generate import encode_prompt, generate
+from stemmatics.lm.replies import ReplyKind, answers_first, classify_reply
+from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.sources import load_checkpoint, records_of
+from stemmatics.store.schema import SCHEMAS
+
+
+class Replies:
+    """Items are records with ``prompt`` or ``messages``, ``category`` and ``accepted`` answers."""
+
+    def group(self, fact: Fact) -> str:
+        """One load a checkpoint."""
+        return fact.needs["checkpoint"].key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Not known before the items are read."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One row an item. The replies themselves are not stored."""
+        loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
+        tokenizer = TextTokenizer(loaded.tokenizer)
+        for fact in facts:
+            yield Made(fact, {"items": self._ask(fact, loaded, tokenizer, context)})
+
+    def _ask(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
+        items = list(records_of(fact.needs["corpus"])())
+        ids = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+        prompts = [encode_prompt(tokenizer, _prompt(item, index)) for index, item in enumerate(items)]
+        rows = []
+        replies = generate(
+            loaded.model,
+            tokenizer,
+            prompts,
+            max_new_tokens=fact.params["max_new_tokens"],
+            stop_ids=loaded.stop_ids,
+            context_length=loaded.context_length,
+            token_budget=context.numerics.token_budget,
+            on_event=lambda event: _progress(fact, context, event, len(prompts)),
+        )
+        for reply in replies:
+            item = items[reply.index]
+            accepted = list(item.get("accepted") or [])
+            kind = classify_reply(reply.text)
+            correct = kind is ReplyKind.ANSWER and bool(accepted) and answers_first(reply.text, accepted)
+            rows.append(
+                {
+                    "index": reply.index,
+                    "item_id": ids[reply.index],
+                    "category": str(item.get("category", "all")),
+                    "outcome": str(kind),
+                    "correct": int(correct),
+                    "num_accepted": len(accepted),
+                    "num_tokens": len(reply.ids),
+                }
+            )
+        return pa.Table.from_pylist(rows, schema=SCHEMAS["items"])
+
+
+def _prompt(item: Mapping[str, Any], index: int) -> Any:
+    for name in ("messages", "prompt"):
+        if item.get(name):
+            return item[name]
+    raise UserError(
+        f"item {index} has no question",
+        "a record of items needs `prompt` or `messages`",
+        f"Give one of them; the record has {', '.join(sorted(item))}",
+    )
+
+
+def _progress(fact: Fact, context: Context, event: Mapping[str, Any], total: int) -> None:
+    if event.get("kind") == "progress":
+        context.tell(fact, int(event["done"]), total, "replies")

@@ -1,0 +1,148 @@
+"""Facts about the loss of a corpus under a checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from stemmatics.core.facts import Fact
+from stemmatics.core.scoring import Scoring
+from stemmatics.lm.checkpoint import Loaded
+from stemmatics.lm.passes import Counted, Reader
+from stemmatics.lm.sums import DocumentSums
+from stemmatics.lm.tokens import TextTokenizer, shared_support
+from stemmatics.probe.base import Context, Cost, Failed, Made
+from stemmatics.probe.sources import documents_of, load_checkpoint, tokenizer_of
+from stemmatics.store.schema import SCHEMAS
+
+_BYTES_PER_TOKEN = 4
+# rows of sums kept in Python before they become Arrow columns
+_CHUNK = 4096
+
+
+class Score:
+    """Per-document sums; checkpoints are loaded once for all their corpora."""
+
+    def group(self, fact: Fact) -> str:
+        """One load a checkpoint."""
+        return fact.needs["checkpoint"].key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Unknown until the corpus is read; its declared size stands for it."""
+        num_bytes = int(fact.needs["corpus"].params.get("num_bytes", 0))
+        return Cost(num_tokens=num_bytes // _BYTES_PER_TOKEN)
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+        """Sums of every document, split by token class, position and frequency."""
+        loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
+        for fact in facts:
+            yield self._one(fact, loaded, context)
+
+    def _one(self, fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
+        scoring = Scoring.model_validate(fact.params["scoring"])
+        reader = Reader.of(loaded, scoring, context.numerics)
+        documents = documents_of(fact.needs["corpus"])
+        counted = reader.count(documents)
+        support_V, partner_prefix = _support(fact, reader, context)
+        if partner_prefix is not None and partner_prefix != reader.prefix_id:
+            return Failed(
+                fact,
+                f"its prefix id {reader.prefix_id} differs from its partner's {partner_prefix}: "
+                "they can't be compared by token",
+            )
+        rows = _Rows()
+        for sums in reader.score(
+            documents,
+            support_V=support_V,
+            frequencies_V=counted.frequencies_V,
+            on_event=lambda event: _progress(fact, context, counted, event),
+        ):
+            rows.add(sums)
+        if rows.not_finite:
+            return Failed(
+                fact,
+                f"the loss of {len(rows.not_finite)} documents is not finite (first: index "
+                f"{rows.not_finite[0]}); float32 may help: `numerics: {{dtype: float32}}`",
+            )
+        tables = {**rows.tables(), "scoring": _scoring_row(reader, counted)}
+        return Made(fact, tables, {"flags": loaded.flags})
+
+
+def _progress(fact: Fact, context: Context, counted: Counted, event: Any) -> None:
+    if event.get("kind") == "progress":
+        context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
+    else:
+        context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
+
+
+def _support(fact: Fact, reader: Reader, context: Context) -> tuple[NDArray[np.bool_] | None, int | None]:
+    """The shared support and the partner's prefix; nothing under full support."""
+    if reader.scoring.support == "full":
+        return None, None
+    other = load_checkpoint(fact.needs["partner"], context)
+    tokenizer = TextTokenizer(tokenizer_of(fact.needs["partner"], context))
+    shared = shared_support(reader.tokenizer, tokenizer, reader.loaded.num_ids, other.num_ids)
+    return shared.mask[: reader.loaded.num_ids], tokenizer.prefix(reader.scoring.prefix)[0]
+
+
+def _scoring_row(reader: Reader, counted: Counted) -> pa.Table:
+    cutter = reader.cutter()
+    config = reader.loaded.model.config
+    row = {
+        "token_ids_sha256": counted.token_ids_sha256,
+        "tokenizer": reader.tokenizer.fingerprint,
+        "prefix_id": reader.prefix_id,
+        "prefix": reader.prefix,
+        "window_size": cutter.size,
+        "window_stride": cutter.stride,
+        "dtype": str(reader.loaded.model.dtype).removeprefix("torch."),
+        "device": str(reader.loaded.model.device),
+        "attention": str(getattr(config, "_attn_implementation", "")),
+        "num_ids": reader.loaded.num_ids,
+        "dtype_deviation": None,
+    }
+    return pa.Table.from_pylist([row], schema=SCHEMAS["scoring"])
+
+
+class _Rows:
+    """Sums on their way into Arrow: a bounded number of Python rows at a time."""
+
+    def __init__(self) -> None:
+        self.not_finite: list[int] = []
+        self._pending: dict[str, list[dict[str, Any]]] = {"scores": [], "score_parts": []}
+        self._done: dict[str, list[pa.Table]] = {"scores": [], "score_parts": []}
+
+    def add(self, sums: DocumentSums) -> None:
+        if "non_finite" in sums.flags:
+            self.not_finite.append(sums.index)
+        self._pending["scores"].append(score_row(sums))
+        self._pending["score_parts"] += [{"index": sums.index, **part._asdict()} for part in sums.parts]
+        if len(self._pending["scores"]) >= _CHUNK:
+            self._flush()
+
+    def _flush(self) -> None:
+        for name, rows in self._pending.items():
+            self._done[name].append(pa.Table.from_pylist(rows, schema=SCHEMAS[name]))
+            rows.clear()
+
+    def tables(self) -> dict[str, pa.Table]:
+        self._flush()
+        return {name: pa.concat_tables(parts) for name, parts in self._done.items()}
+
+
+def score_row(sums: DocumentSums) -> dict[str, Any]:
+    """A document's row of ``scores``."""
+    return {
+        "index": sums.index,
+        "doc_id": sums.doc_id,
+        "nll_sum": sums.nll_sum,
+        "num_tokens": sums.num_tokens,
+        "num_bytes": sums.num_bytes,
+        "excluded_nll_sum": sums.excluded_nll_sum,
+        "num_outside_support": sums.num_outside_support,
+        "flags": sorted(sums.flags),
+    }

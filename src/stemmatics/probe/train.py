@@ -1,0 +1,127 @@
+"""Facts that are checkpoints made here: trained, or altered by arithmetic on the weights."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pydantic import TypeAdapter
+
+from stemmatics.core.facts import Fact
+from stemmatics.core.stages import Stage
+from stemmatics.lm.checkpoint import load, save
+from stemmatics.lm.pin import Pin, pin
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.sources import pin_of, records_of
+from stemmatics.probe.weights import checkpoint_row
+from stemmatics.store.schema import SCHEMAS
+from stemmatics.train.stages import train_stage
+
+# six operations a parameter and token: two forward, four backward
+_FLOPS = 6
+_DECLARED = {"init": "declared", "corpus": "declared"}
+
+
+class Train:
+    """Makes a stage's checkpoint in the cache, or takes it from there."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Tokens of the recipe; an alteration costs nothing."""
+        recipe = fact.params.get("recipe")
+        if recipe is None:
+            return Cost()
+        steps = recipe["stop_at"] or recipe["steps"]
+        return Cost(num_tokens=int(steps * recipe["batch_size"] * recipe["max_length"]))
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One checkpoint folder a fact, with its training log."""
+        for fact in facts:
+            record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
+            if record is None:
+                record = _make(fact, context)
+            folder = context.made(fact)
+            found = pin(str(folder)).model_copy(update={"source": fact.label})
+            rows = pa.Table.from_pylist(record["training"], schema=SCHEMAS["training"])
+            row = checkpoint_row(found, num_parameters=record["num_parameters"])
+            yield Made(fact, {"checkpoints": row, "training": rows}, {"checkpoint": found.files})
+
+
+def _make(fact: Fact, context: Context) -> dict[str, Any]:
+    stage: Any = TypeAdapter(Stage).validate_python(_declaration(fact))
+    with context.cache.making(fact.key) as scratch:
+        done = context.cache.find(fact.key)
+        if done is not None:
+            # another process made it while this one waited for the lock
+            return context.cache.record(fact.key) or {}
+        out = scratch / "checkpoint"
+        init = fact.needs.get("init")
+        resumes = fact.needs.get("resumes")
+        log = train_stage(
+            stage,
+            init=None if init is None else _plain_folder(init, context, scratch),
+            records=records_of(fact.needs["corpus"]) if "corpus" in fact.needs else None,
+            out=out,
+            seed=fact.seed(context.seed),
+            numerics=context.numerics,
+            resume_from=None if resumes is None else context.made(resumes),
+            on_event=_progress(fact, context),
+        )
+        num_parameters = _num_parameters(out)
+        record = {
+            "label": fact.label,
+            "num_parameters": num_parameters,
+            "training": [
+                {"step": row.step, "loss": row.loss, "num_tokens": row.num_tokens} for row in log.rows
+            ],
+            "pin": dict(pin(str(out)).key()),
+        }
+        return context.cache.finish(fact.key, out, record)
+
+
+def _declaration(fact: Fact) -> dict[str, Any]:
+    """The stage as it was declared, as far as it decides the result."""
+    own = {name: value for name, value in fact.params.items() if name not in {"seed", "numerics"}}
+    if own["kind"] == "pretrain":
+        resumes = {"resumes": "declared"} if "resumes" in fact.needs else {}
+        return {**own, "corpus": "declared", **resumes}
+    return {**own, **{name: _DECLARED[name] for name in _DECLARED if name in fact.needs}}
+
+
+def _plain_folder(fact: Fact, context: Context, scratch: Path) -> Path:
+    """The checkpoint to start from, as a folder that plain transformers loads."""
+    found: Pin = pin_of(fact, context)
+    if found.kind == "folder":
+        return Path(found.source)
+    loaded = load(found, context.numerics, merge_adapter=True)
+    folder = scratch / "init"
+    shutil.rmtree(folder, ignore_errors=True)
+    save(loaded.model, loaded.tokenizer, folder)
+    return folder
+
+
+def _progress(fact: Fact, context: Context) -> Callable[[Mapping[str, Any]], None]:
+    def tell(event: Mapping[str, Any]) -> None:
+        context.tell(fact, int(event["step"]), int(event["steps"]), "steps")
+
+    return tell
+
+
+def _num_parameters(folder: Path) -> int:
+    from safetensors import safe_open
+
+    total = 0
+    for file in sorted(folder.glob("*.safetensors")):
+        with safe_open(file, framework="np") as tensors:
+            for name in tensors.keys():  # noqa: SIM118 - not a mapping
+                size = 1
+                for length in tensors.get_slice(name).get_shape():
+                    size *= length
+                total += size
+    return total

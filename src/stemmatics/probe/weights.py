@@ -1,0 +1,49 @@
+"""Facts about checkpoints that exist: what they hash to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from stemmatics.core.facts import Fact
+from stemmatics.lm.pin import Pin
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.sources import pin_of
+from stemmatics.store.schema import SCHEMAS
+
+
+class Weights:
+    """Pins a given checkpoint; nothing is loaded."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Hashing only."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One row a checkpoint."""
+        for fact in facts:
+            found = pin_of(fact, context)
+            yield Made(fact, {"checkpoints": checkpoint_row(found)}, {"checkpoint": found.files})
+
+
+def checkpoint_row(found: Pin, **more: Any) -> pa.Table:
+    """The row of ``checkpoints`` for a pin."""
+    row = {
+        "source": found.source,
+        "kind": found.kind,
+        "revision": found.revision,
+        "weights_sha256": found.weights_sha256,
+        "tokenizer_sha256": found.tokenizer_sha256,
+        "config_sha256": found.config_sha256,
+        "num_parameters": None,
+        "flags": list(found.notices),
+        **more,
+    }
+    return pa.Table.from_pylist([row], schema=SCHEMAS["checkpoints"])

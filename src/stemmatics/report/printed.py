@@ -1,0 +1,145 @@
+"""Printed numbers: how a claim, an interval or a name becomes HTML or text, and which were printed."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from string import Formatter
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from stemmatics.core.content import Table
+from stemmatics.core.estimates import NOT_AVAILABLE, Claim, Estimate, Sentence
+
+Cell = Claim | str | int | None
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The two claims printed in brackets behind a value."""
+
+    lo: Claim
+    hi: Claim
+
+
+def interval_of(cell: Cell, row: Sequence[Cell], estimates: Mapping[str, Estimate]) -> Interval | None:
+    """The interval to print behind a cell.
+
+    None where there is none to print: the cell isn't a value, the value is exact or unknown, or the
+    row prints the ends in columns of their own.
+    """
+    if not isinstance(cell, Claim) or cell.field != "value":
+        return None
+    apart = any(
+        isinstance(other, Claim) and other.estimate == cell.estimate and other.field in {"lo", "hi"}
+        for other in row
+    )
+    if apart or estimates[cell.estimate].method == "exact" or cell.text(estimates) == NOT_AVAILABLE:
+        return None
+    # a negative scale turns the ends round
+    low, high = ("lo", "hi") if cell.scale >= 0 else ("hi", "lo")
+    return Interval(lo=replace(cell, field=low), hi=replace(cell, field=high))
+
+
+def is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
+    """Whether a column holds numbers only, so that it is set to the right and never wrapped."""
+    cells = [row[column] for row in rows]
+    known = [cell for cell in cells if cell is not None]
+    return bool(known) and all(isinstance(cell, Claim | int) for cell in known)
+
+
+def literal(text: str) -> Markup:
+    """Prose as HTML. What stands in `backticks` is code: a name, a command, not a measured number."""
+    pieces = re.split(r"`([^`]+)`", text)
+    return Markup("").join(
+        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
+        for place, piece in enumerate(pieces)
+    )
+
+
+def name(text: str) -> Markup:
+    """A name from the user's files; it may hold digits."""
+    return Markup('<span class="name">{}</span>').format(text)
+
+
+class Printer:
+    """Turns what a page says into HTML and remembers every claim that it printed."""
+
+    def __init__(self, estimates: Mapping[str, Estimate]) -> None:
+        self.estimates = estimates
+        self.times: Counter[str] = Counter()
+        self._claims: dict[str, Claim] = {}
+
+    @property
+    def claims(self) -> list[Claim]:
+        """Every claim printed so far, once each, in the order of the page."""
+        return list(self._claims.values())
+
+    def number(self, claim: Claim) -> Markup:
+        """A claim in an element that names it."""
+        self._claims.setdefault(claim.id, claim)
+        self.times[claim.id] += 1
+        return Markup('<span data-claim="{}">{}</span>').format(claim.id, claim.text(self.estimates))
+
+    def sentence(self, sentence: Sentence) -> Markup:
+        """Prose with its numbers and names in their places."""
+        pieces: list[Markup] = []
+        for text, place, _, _ in Formatter().parse(sentence.text):
+            pieces.append(literal(text))
+            if place is not None:
+                said = sentence.places[place]
+                pieces.append(self.number(said) if isinstance(said, Claim) else name(said))
+        return Markup("").join(pieces)
+
+    def cell(self, cell: Cell, row: Sequence[Cell]) -> Markup:
+        """A table's cell: value [lo, hi], a whole number, a name, or n/a."""
+        if cell is None:
+            return Markup('<span class="unknown">{}</span>').format(NOT_AVAILABLE)
+        if isinstance(cell, int):
+            return Markup('<span data-count="{}">{}</span>').format(cell, f"{cell:,}")
+        if isinstance(cell, str):
+            return name(cell)
+        value = self.number(cell)
+        interval = interval_of(cell, row, self.estimates)
+        if interval is None:
+            return value
+        ends = self.number(interval.lo), self.number(interval.hi)
+        return Markup('{} <span class="interval">[{}, {}]</span>').format(value, *ends)
+
+    def brackets(self, table: Table) -> list[Markup]:
+        """What the brackets in a table hold: level, method and unit, once for each kind in it."""
+        kinds: dict[tuple[float, str, str], Estimate] = {}
+        for row in table.rows:
+            for cell in row:
+                if isinstance(cell, Claim) and interval_of(cell, row, self.estimates):
+                    estimate = self.estimates[cell.estimate]
+                    kinds.setdefault((estimate.level, estimate.method, estimate.unit), estimate)
+        return [
+            Markup("[low, high]: {}% interval, {}, by {}.").format(
+                self.number(Claim(estimate.id, "level", "{:g}", 100.0)), name(method), name(unit)
+            )
+            for (_, method, unit), estimate in kinds.items()
+        ]
+
+
+def plain_cell(cell: Cell, estimates: Mapping[str, Estimate]) -> str:
+    """A cell as text, without its interval."""
+    if cell is None:
+        return NOT_AVAILABLE
+    if isinstance(cell, Claim):
+        return cell.text(estimates)
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def plain_interval(interval: Interval, estimates: Mapping[str, Estimate]) -> str:
+    """An interval as text."""
+    return f"[{interval.lo.text(estimates)}, {interval.hi.text(estimates)}]"
+
+
+def exact_number(claim: Claim, estimates: Mapping[str, Estimate]) -> Any:
+    """A claim's number in full precision, in the units that it is printed in; NaN where unknown."""
+    value = getattr(estimates[claim.estimate], claim.field)
+    return value * claim.scale if isinstance(value, float) else value

@@ -1,0 +1,193 @@
+"""Tables as CSV, with every digit, and as Rich tables that fit a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table as RichTable
+from rich.text import Text
+
+from stemmatics.core.content import Content, Table
+from stemmatics.core.estimates import NOT_AVAILABLE, Claim, Estimate
+from stemmatics.report.page import slug
+from stemmatics.report.printed import (
+    exact_number,
+    interval_of,
+    is_number_column,
+    plain_cell,
+    plain_interval,
+)
+from stemmatics.store.files import write_bytes
+
+_GAP = 2
+# a column of words is never made narrower than this
+_NARROWEST_WORDS = 10
+
+
+def csv_text(table: Table, estimates: Mapping[str, Estimate]) -> str:
+    """A table as CSV (RFC 4180).
+
+    A column of claims becomes ``NAME`` (full precision, in printed units), ``NAME lo`` and ``NAME hi``
+    where the page prints intervals, and ``NAME text`` (as printed). Unknown numbers are ``n/a``.
+    """
+    has_claims = [any(isinstance(row[column], Claim) for row in table.rows) for column in _columns(table)]
+    has_intervals = [
+        any(interval_of(row[column], row, estimates) for row in table.rows) for column in _columns(table)
+    ]
+    stream = io.StringIO()
+    writer = csv.writer(stream)
+    header: list[str] = []
+    for column, title in enumerate(table.columns):
+        header.append(title)
+        header += [f"{title} lo", f"{title} hi"] if has_intervals[column] else []
+        header += [f"{title} text"] if has_claims[column] else []
+    writer.writerow(header)
+    for row in table.rows:
+        cells: list[str] = []
+        for column, cell in enumerate(row):
+            interval = interval_of(cell, row, estimates)
+            cells.append(_exact_text(cell, estimates))
+            if has_intervals[column]:
+                ends = [interval.lo, interval.hi] if interval else [None, None]
+                cells += [_exact_text(end, estimates) for end in ends]
+            if has_claims[column]:
+                cells.append(plain_cell(cell, estimates))
+        writer.writerow(cells)
+    return stream.getvalue()
+
+
+def write_tables(content: Content, folder: Path) -> list[Path]:
+    """Each table of a report as ``FOLDER/SECTION-TABLE.csv``."""
+    paths = []
+    for section in content.sections:
+        for table in section.tables:
+            path = folder / f"{slug(section.name, table.name)}.csv"
+            assert path not in paths, f"two tables would be {path.name}"
+            write_bytes(path, csv_text(table, content.estimates).encode())
+            paths.append(path)
+    return paths
+
+
+def _columns(table: Table) -> range:
+    return range(len(table.columns))
+
+
+def _exact_text(cell: Any, estimates: Mapping[str, Estimate]) -> str:
+    value = exact_number(cell, estimates) if isinstance(cell, Claim) else cell
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return NOT_AVAILABLE
+    return repr(value) if isinstance(value, float) else str(value)
+
+
+@dataclass(eq=False)
+class _Column:
+    """A column on a terminal: texts of its cells, its width, the least it can live with."""
+
+    title: str
+    cells: Sequence[str]
+    is_number: bool
+    has_interval: bool
+
+    @property
+    def worth(self) -> int:
+        """What is left out first where there is no room: numbers without interval, then words."""
+        return 2 if self.has_interval else 0 if self.is_number else 1
+
+    @property
+    def least(self) -> int:
+        if self.is_number:
+            lines = [line for cell in self.cells for line in cell.splitlines()]
+            words = self.title.split()
+            return max(map(len, [*lines, *words]), default=1)
+        return min(self.most, _NARROWEST_WORDS)
+
+    @property
+    def most(self) -> int:
+        lines = [line for cell in self.cells for line in cell.splitlines()]
+        return max(map(len, [*lines, self.title]), default=1)
+
+
+def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80) -> RichTable:
+    """A table for a terminal of ``width`` columns.
+
+    Where it is too wide, intervals go to a second line, then words wrap, then whole columns are left
+    out and named below the table: those without intervals first, never the first. A number is never cut.
+    """
+    columns = _terminal_columns(table, estimates, " ")
+    if _least(columns) > width or sum(c.most for c in columns) + _GAP * (len(columns) - 1) > width:
+        columns = _terminal_columns(table, estimates, "\n")
+    kept = list(columns)
+    while len(kept) > 1 and _least(kept) > width:
+        # the last of the least worth
+        kept.remove(min(reversed(kept[1:]), key=lambda column: column.worth))
+    widths = _widths(kept, width)
+    notes = [table.note] if table.note else []
+    missing = [column.title for column in columns if column not in kept]
+    if missing:
+        notes.append(f"Not shown here: {', '.join(missing)}.")
+    drawn = RichTable(
+        title=Text(table.title),
+        title_justify="left",
+        title_style="bold",
+        caption=Text(" ".join(notes)) if notes else None,
+        caption_justify="left",
+        box=None,
+        padding=(0, _GAP, 0, 0),
+        pad_edge=False,
+        width=min(width, max(sum(widths) + _GAP * (len(widths) - 1), min(width, len(table.title)))),
+    )
+    for column, given in zip(kept, widths, strict=True):
+        drawn.add_column(
+            Text(column.title),
+            width=given,
+            justify="right" if column.is_number else "left",
+            overflow="fold",
+            vertical="top",
+        )
+    for row in zip(*(column.cells for column in kept), strict=True):
+        drawn.add_row(*(Text(cell) for cell in row))
+    return drawn
+
+
+def _terminal_columns(table: Table, estimates: Mapping[str, Estimate], between: str) -> list[_Column]:
+    columns = []
+    for place, title in enumerate(table.columns):
+        cells, has_interval = [], False
+        for row in table.rows:
+            interval = interval_of(row[place], row, estimates)
+            ends = between + plain_interval(interval, estimates) if interval else ""
+            cells.append(plain_cell(row[place], estimates) + ends)
+            has_interval = has_interval or interval is not None
+        columns.append(_Column(title, cells, is_number_column(table.rows, place), has_interval))
+    return columns
+
+
+def _least(columns: Sequence[_Column]) -> int:
+    return sum(column.least for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _widths(columns: Sequence[_Column], width: int) -> list[int]:
+    """The least for each, then what is left over to the columns from the left, up to their wishes."""
+    widths = [column.least for column in columns]
+    left = width - _least(columns)
+    for place, column in enumerate(columns):
+        more = max(0, min(left, column.most - column.least))
+        widths[place] += more
+        left -= more
+    return widths
+
+
+def plain_summary(content: Content) -> list[str]:
+    """The summary for a terminal, a line a sentence, then what failed."""
+    sentences = [sentence.plain(content.estimates) for sentence in content.summary]
+    failures = [
+        *content.failures,
+        *(f"{section.title}: {failure}" for section in content.sections for failure in section.failures),
+    ]
+    return [*sentences, *(f"failed: {failure}" for failure in failures)]

@@ -1,0 +1,36 @@
+// Draws the charts from the specifications in the page, light or dark as the reader's system asks.
+"use strict";
+(() => {
+  const themes = JSON.parse(document.getElementById("themes").textContent);
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const views = new Map();
+
+  async function draw(figure) {
+    const spec = JSON.parse(figure.querySelector("script").textContent);
+    const live = figure.querySelector(".live");
+    views.get(figure)?.finalize();
+    live.hidden = false;
+    figure.classList.add("drawn");
+    try {
+      const view = await vegaEmbed(live, spec, {
+        config: dark.matches ? themes.dark : themes.light,
+        // the editor is a web site, so it isn't offered
+        actions: { export: { svg: true, png: true }, source: true, compiled: false, editor: false },
+        ast: true,
+        downloadFileName: figure.id,
+        mode: "vega-lite",
+        renderer: "svg",
+        tooltip: { theme: dark.matches ? "dark" : "light" },
+      });
+      views.set(figure, view);
+    } catch (error) {
+      console.error(figure.id, error);
+      live.hidden = true;
+      figure.classList.remove("drawn");
+    }
+  }
+
+  const drawAll = () => document.querySelectorAll("figure.chart").forEach(draw);
+  dark.addEventListener("change", drawAll);
+  drawAll();
+})();

@@ -1,0 +1,99 @@
+"""Large things by key: trained checkpoints and adapters, shared between runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import filelock
+import platformdirs
+
+from stemmatics.store.files import sha256_of, write_json
+
+_RECORD = "stemma.json"
+
+
+def default_root() -> Path:
+    """``STEMMATICS_CACHE``, else the user's cache folder."""
+    given = os.environ.get("STEMMATICS_CACHE")
+    return Path(given) if given else Path(platformdirs.user_cache_dir("stemmatics"))
+
+
+class Cache:
+    """Folders named by fact key. A folder is there whole or not at all."""
+
+    def __init__(self, root: Path | None = None) -> None:
+        self.root = root or default_root()
+
+    def path(self, key: str) -> Path:
+        """Where the checkpoint of a fact lies, or would."""
+        return self.root / "checkpoints" / key
+
+    def find(self, key: str) -> Path | None:
+        """The checkpoint's folder, if it is there and its files are those that were written."""
+        folder = self.path(key)
+        record = self.record(key)
+        if record is None:
+            return None
+        for name, size in record["sizes"].items():
+            file = folder / name
+            if not file.is_file() or file.stat().st_size != size:
+                return None
+        return folder
+
+    def record(self, key: str) -> dict[str, Any] | None:
+        """What was written beside the checkpoint when it was finished."""
+        path = self.path(key) / _RECORD
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+    @contextmanager
+    def making(self, key: str) -> Iterator[Path]:
+        """A scratch folder to fill, under a lock; call :meth:`finish` to put it in place."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        (self.root / "locks").mkdir(exist_ok=True)
+        with filelock.FileLock(self.root / "locks" / f"{key}.lock"):
+            scratch = Path(tempfile.mkdtemp(prefix=f"{key[:12]}-", dir=self._making()))
+            try:
+                yield scratch
+            finally:
+                shutil.rmtree(scratch, ignore_errors=True)
+
+    def finish(self, key: str, folder: Path, record: dict[str, Any]) -> dict[str, Any]:
+        """Move a filled folder into its place, with the hashes of its files."""
+        files = sorted(file for file in folder.rglob("*") if file.is_file())
+        hashes = {file.relative_to(folder).as_posix(): sha256_of(file) for file in files}
+        sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
+        whole = {**record, "files": hashes, "sizes": sizes}
+        write_json(folder / _RECORD, whole)
+        place = self.path(key)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(place, ignore_errors=True)
+        folder.rename(place)
+        return whole
+
+    def entries(self) -> list[dict[str, Any]]:
+        """Key, label and size in bytes of everything that is kept."""
+        found = []
+        for folder in sorted((self.root / "checkpoints").glob("*")):
+            record = self.record(folder.name) or {}
+            size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
+            found.append({"key": folder.name, "label": record.get("label", ""), "num_bytes": size})
+        return found
+
+    def clear(self) -> int:
+        """Remove everything that is kept; returns the number of checkpoints removed."""
+        entries = self.entries()
+        for name in ("checkpoints", "making"):
+            shutil.rmtree(self.root / name, ignore_errors=True)
+        return len(entries)
+
+    def _making(self) -> Path:
+        folder = self.root / "making"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder

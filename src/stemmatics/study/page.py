@@ -1,0 +1,66 @@
+"""What goes on a run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stemmatics.core.content import Content, Node, Section
+from stemmatics.core.estimates import Estimate
+from stemmatics.core.pinned import Pinned
+from stemmatics.study.estimate import Answer
+
+SUMMARY = "summary"
+
+
+def content_of(
+    pinned: Pinned, answers: Sequence[Answer], manifest: Mapping[str, Any], failures: Mapping[str, str]
+) -> Content:
+    """Summary first, then a section a measure, then where it all came from."""
+    estimates: dict[str, Estimate] = {}
+    summary, sections = [], []
+    for found in answers:
+        estimates |= found.estimates
+        said = found.findings.sentences
+        summary += [sentence for sentence in said if sentence.topic == SUMMARY]
+        sections.append(
+            Section(
+                name=found.asked.name,
+                title=found.asked.measure.title,
+                question=found.asked.measure.question,
+                sentences=[sentence for sentence in said if sentence.topic != SUMMARY],
+                tables=found.findings.tables,
+                charts=found.findings.charts,
+                failures=found.findings.failures,
+            )
+        )
+    return Content(
+        title=pinned.stemma.name,
+        summary=summary,
+        sections=sections,
+        nodes=nodes_of(pinned),
+        estimates=estimates,
+        provenance=manifest,
+        failures=[f"{name}: {reason}" for name, reason in sorted(failures.items())],
+    )
+
+
+def nodes_of(pinned: Pinned) -> list[Node]:
+    """The stemma as a tree."""
+    stemma = pinned.stemma
+    nodes = []
+    for name in stemma.names:
+        lineage = stemma.lineage(name)
+        stage = stemma.stages.get(name)
+        regime = lineage.regime or (stage.kind if stage is not None else "base")
+        nodes.append(
+            Node(
+                name=name,
+                parent=stemma.parent(name),
+                regime=regime,
+                family=stemma.family(name),
+                made_here=stage is not None,
+                note=lineage.trained_last or "",
+            )
+        )
+    return nodes

@@ -1,0 +1,72 @@
+"""What is missing, in which order, and what it will take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from stemmatics.core import plugins
+from stemmatics.core.facts import Fact, closure
+from stemmatics.store.cache import Cache
+from stemmatics.store.ledger import Ledger
+
+CHECKPOINT_PROBES = frozenset({"train", "alter"})
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The facts asked for, those that are missing, and those that failed before."""
+
+    facts: dict[str, Fact]
+    missing: dict[str, Fact]
+    failed: dict[str, str]
+
+
+def make_plan(facts: Iterable[Fact], ledger: Ledger, cache: Cache) -> Plan:
+    """Missing facts in dependency order.
+
+    A checkpoint whose record is there is made again only if its files are gone and a missing fact
+    needs them.
+    """
+    everything = closure(facts)
+    failures = {key: found["reason"] for key, found in ledger.failures().items() if key in everything}
+    missing = {key for key in everything if not ledger.has(key)}
+    for key in reversed(list(everything)):
+        if key in missing:
+            missing |= {
+                need.key
+                for need in everything[key].needs.values()
+                if need.probe in CHECKPOINT_PROBES and cache.find(need.key) is None
+            }
+    ordered = {key: fact for key, fact in everything.items() if key in missing}
+    return Plan(everything, ordered, failures)
+
+
+def grouped(facts: Sequence[Fact]) -> list[list[Fact]]:
+    """Facts that one load serves, in the order in which they appear."""
+    groups: dict[tuple[str, str], list[Fact]] = {}
+    for fact in facts:
+        name = (fact.probe, plugins.find("probes", fact.probe)().group(fact))
+        groups.setdefault(name, []).append(fact)
+    return list(groups.values())
+
+
+def costs(plan: Plan) -> list[dict[str, Any]]:
+    """One row a missing fact, for ``--plan``."""
+    rows = []
+    for fact in plan.missing.values():
+        cost = plugins.find("probes", fact.probe)().cost(fact)
+        rows.append(
+            {
+                "key": fact.key,
+                "probe": fact.probe,
+                "label": fact.label,
+                "num_tokens": cost.num_tokens,
+                "flops": cost.flops,
+                "memory_bytes": cost.memory_bytes,
+                "disk_bytes": cost.disk_bytes,
+                "download_bytes": cost.download_bytes,
+            }
+        )
+    return rows

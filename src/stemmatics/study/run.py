@@ -1,0 +1,172 @@
+"""The whole way: pin, plan, execute, estimate, write the manifest and the page."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+import stemmatics
+from stemmatics.core.content import Content
+from stemmatics.core.errors import UserError
+from stemmatics.core.pinned import Pinned
+from stemmatics.core.stemma import Stemma
+from stemmatics.report.page import write_page
+from stemmatics.store.cache import Cache
+from stemmatics.store.files import sha256_of
+from stemmatics.store.ledger import Ledger
+from stemmatics.study.asked import Asked, all_facts, asked_of, manifest_of
+from stemmatics.study.estimate import Answer, answer, store
+from stemmatics.study.execute import execute
+from stemmatics.study.page import content_of
+from stemmatics.study.pins import pin_sources
+from stemmatics.study.plan import Plan, make_plan
+
+PAGE = "report.html"
+_LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "trl", "peft")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run ended with. ``failures`` are reasons by the fact's label."""
+
+    root: Path
+    answers: list[Answer]
+    content: Content
+    failures: dict[str, str]
+    digest: str
+
+
+def prepare(
+    stemma: Stemma,
+    root: Path,
+    *,
+    only: Iterable[str] | None = None,
+    tree: Any = None,
+    on_step: Callable[[str], None] = lambda _what: None,
+) -> tuple[Pinned, list[Asked], Plan]:
+    """Everything up to running: what is asked and what is missing."""
+    pins = pin_sources(stemma, on_step)
+    pinned, asked = asked_of(stemma, pins, only=only, tree=tree)
+    return pinned, asked, make_plan(all_facts(asked).values(), Ledger(root), Cache())
+
+
+def run(
+    stemma: Stemma,
+    root: Path,
+    *,
+    only: Iterable[str] | None = None,
+    tree: Any = None,
+    retry_failed: bool = False,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+    on_step: Callable[[str], None] = lambda _what: None,
+) -> Outcome:
+    """Make what is missing and answer every measure. Safe to call again after a crash."""
+    root.mkdir(parents=True, exist_ok=True)
+    try:
+        with filelock.FileLock(root / ".lock", timeout=0):
+            ledger = Ledger(root)
+            if retry_failed:
+                ledger.forget_failures()
+            pinned, asked, plan = prepare(stemma, root, only=only, tree=tree, on_step=on_step)
+            _write_manifest(ledger, pinned, asked, plan, [])
+            on_event(
+                {
+                    "plan": [
+                        {"key": fact.key, "probe": fact.probe, "label": fact.label}
+                        for fact in plan.missing.values()
+                    ]
+                }
+            )
+            failed = execute(
+                plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event
+            )
+            return finish(ledger, pinned, asked, plan, failed, on_step=on_step)
+    except filelock.Timeout:
+        raise UserError(
+            f"{root} is in use",
+            "another stemma process is writing to it",
+            "Wait for it, or choose another --out",
+        ) from None
+
+
+def finish(
+    ledger: Ledger,
+    pinned: Pinned,
+    asked: list[Asked],
+    plan: Plan,
+    failed: Mapping[str, str],
+    *,
+    on_step: Callable[[str], None] = lambda _what: None,
+) -> Outcome:
+    """Answers, claims, manifest and page from the sums that are there."""
+    answers, keys = [], []
+    for one in asked:
+        on_step(f"estimating {one.name}")
+        answers.append(answer(pinned, one, ledger))
+        keys.append(store(pinned, answers[-1], ledger))
+    labels = {f"{plan.facts[key].probe} {plan.facts[key].label}": reason for key, reason in failed.items()}
+    manifest = _write_manifest(ledger, pinned, asked, plan, keys)
+    on_step("writing the page")
+    content = content_of(pinned, answers, provenance_of(manifest), labels)
+    write_page(content, ledger.root / PAGE)
+    body = {**ledger.manifest(), "page_sha256": sha256_of(ledger.root / PAGE)}
+    ledger.write_manifest(body)
+    return Outcome(ledger.root, answers, content, labels, manifest["digest"])
+
+
+def _write_manifest(
+    ledger: Ledger, pinned: Pinned, asked: list[Asked], plan: Plan, estimates: list[str]
+) -> dict[str, Any]:
+    body = manifest_of(
+        pinned,
+        asked,
+        {
+            "facts": [*plan.facts, *estimates],
+            "estimates": dict(zip((one.name for one in asked), estimates, strict=False)),
+            "versions": versions(),
+            "hardware": hardware(),
+        },
+    )
+    ledger.write_manifest(body)
+    return ledger.manifest()
+
+
+def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of where the numbers came from."""
+    return {
+        "digest": manifest["digest"],
+        "versions": manifest["versions"],
+        "hardware": manifest["hardware"],
+        "seed": manifest["stemma"].get("seed", 0),
+        "numerics": manifest["stemma"].get("numerics", {}),
+        "scoring": manifest["stemma"].get("scoring", {}),
+        "checkpoints": manifest["pins"]["checkpoints"],
+        "corpora": manifest["pins"]["corpora"],
+        "facts": len(manifest["facts"]),
+    }
+
+
+def versions() -> dict[str, str]:
+    """Ours, Python's, and those of the libraries that make numbers (as far as installed)."""
+    found = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
+    for name in _LIBRARIES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, str]:
+    """The kind of machine; nothing that names it."""
+    return {
+        "system": platform.system(),
+        "machine": platform.machine(),
+        "processor": platform.processor() or "unknown",
+    }

@@ -1,0 +1,199 @@
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from itertools import pairwise
+
+import pytest
+
+from stemmatics.core.content import Content
+from stemmatics.core.estimates import Claim
+from stemmatics.report.check import check_page, compare_pages
+from stemmatics.report.page import render_page, write_page
+
+
+@pytest.fixture
+def page(content: Content) -> str:
+    return render_page(content)[0]
+
+
+@pytest.fixture
+def bare(content: Content) -> str:
+    """The page without charts, so that hundreds of alterations are read in a second."""
+    section = replace(content.sections[0], charts=[])
+    return render_page(replace(content, sections=[section]))[0]
+
+
+@pytest.fixture
+def expected(content: Content) -> dict[str, str]:
+    return {claim.id: claim.text(content.estimates) for claim in render_page(content)[1]}
+
+
+class Elements(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    reader = Elements()
+    reader.feed(html)
+    return reader.found
+
+
+def test_written_page_holds_its_claims(content, tmp_path):
+    path = tmp_path / "report" / "index.html"
+    claims = write_page(content, path)
+    assert check_page(path.read_text(), {claim.id: claim.text(content.estimates) for claim in claims}) == []
+    assert [entry.name for entry in path.parent.iterdir()] == ["index.html"]
+
+
+def test_claims_of_sentences_tables_and_intervals_are_returned_once(content):
+    ids = [claim.id for claim in render_page(content)[1]]
+    assert len(ids) == len(set(ids))
+    delta = next(name for name in content.estimates if name.startswith("loss.difference") and "chat" in name)
+    for field in ("value", "lo", "hi"):
+        assert Claim(delta, field, "{:+.4f}").id in ids
+    assert Claim(delta, "n", "{:d}").id in ids
+    assert sum("#level#{:g}#100" in name for name in ids) == 1
+
+
+def test_same_content_same_page(content):
+    assert render_page(content)[0] == render_page(content)[0]
+
+
+def test_every_single_number_is_guarded(bare, expected):
+    places = list(re.finditer(r'(<span data-claim="[^"]*">)([^<]*)(</span>)', bare))
+    assert len(places) > 40
+    for place in places:
+        text = place[2]
+        changed = text.replace(text[-1], "7" if text[-1] != "7" else "8")
+        altered = bare[: place.start(2)] + changed + bare[place.end(2) :]
+        assert check_page(altered, expected), place[0]
+        removed = bare[: place.start()] + bare[place.end() :]
+        assert check_page(removed, expected), place[0]
+
+
+def test_numbers_in_the_list_and_whole_numbers_are_guarded(bare, expected):
+    for mark in ("data-listed", "data-count"):
+        place = re.search(rf"<span {mark}[^>]*>([^<]*)</span>", bare)
+        altered = bare[: place.start(1)] + "1" + bare[place.start(1) :]
+        assert check_page(altered, expected)
+
+
+@pytest.mark.parametrize(
+    "addition",
+    [
+        "<p>It wins by 3 points.</p>",
+        "<ul><li>0.5</li></ul>",
+        "<h2>Loss 2</h2>",
+        "<div>½</div>",
+        "<dl><dd>٣</dd></dl>",
+        "&#49;",
+        '<img alt="up by 4" src="data:,">',
+        '<p aria-label="9 wins">wins</p>',
+    ],
+)
+def test_a_number_added_anywhere_is_found(bare, expected, addition):
+    for anchor in ("</main>", '<section id="verify"', "</footer>"):
+        assert any(
+            "no claim" in problem
+            for problem in check_page(bare.replace(anchor, addition + anchor, 1), expected)
+        )
+
+
+def test_names_and_code_may_hold_digits(bare, expected):
+    addition = '<p><code>SHA-256</code> of <span class="name">olmo2</span></p>'
+    assert check_page(bare.replace("</main>", addition + "</main>"), expected) == []
+
+
+def test_an_open_exempt_element_hides_nothing(bare, expected):
+    assert any("closes" in problem for problem in check_page(bare.replace("<p>", "<code><p>", 1), expected))
+    assert any("never closed" in problem for problem in check_page(bare + "<code>", expected))
+
+
+def test_missing_and_unknown_claims_are_named(bare, expected):
+    first = next(iter(expected))
+    fewer = {name: text for name, text in expected.items() if name != first}
+    assert f"unknown claim {first}" in check_page(bare, fewer)
+    assert "claim new#value is not printed" in check_page(bare, expected | {"new#value": "1.0"})
+    assert any(
+        first in problem and "the sums give" in problem
+        for problem in check_page(bare, expected | {first: "9"})
+    )
+
+
+def test_a_measure_that_writes_a_number_into_its_prose_is_found(content):
+    section = replace(content.sections[0], question="Which of the 3 is best?")
+    html, claims = render_page(replace(content, sections=[section]))
+    problems = check_page(html, {claim.id: claim.text(content.estimates) for claim in claims})
+    assert problems == ["a number that is no claim in <p>: 'Which of the 3 is best?'"]
+
+
+def test_compare_pages_sees_names_counts_and_chart_data(page):
+    assert compare_pages(page, page) == []
+    assert compare_pages(page.replace(">412<", ">413<"), page)
+    assert compare_pages(page.replace("olmo2-1b-instruct", "olmo2-7b-instruct"), page)
+    assert compare_pages(page.replace('"difference": 0.0221', '"difference": 0.5221'), page)
+    assert compare_pages(page.replace("--paper: #fdfdfc", "--paper: #ffffff"), page) == []
+
+
+def test_nothing_is_loaded_from_elsewhere(page):
+    loading = {"src", "href", "srcset", "data", "action", "poster", "background"}
+    targets = [value for _, attrs in elements(page) for name, value in attrs.items() if name in loading]
+    assert targets
+    assert all(target.startswith(("#", "data:")) for target in targets)
+    assert not [tag for tag, _ in elements(page) if tag in {"link", "iframe", "object", "embed"}]
+    policies = [attrs["content"] for tag, attrs in elements(page) if attrs.get("http-equiv")]
+    assert policies
+    assert policies[0].startswith("default-src 'none'")
+    style = page[page.index("<style>") : page.index("</style>")]
+    assert "url(" not in style
+    assert "@import" not in style
+
+
+def test_user_text_is_escaped(page):
+    assert "&lt;descendants&gt;" in page
+    assert "<descendants>" not in page
+    assert "&lt;here&gt;" in page
+
+
+def test_chart_data_is_json_without_nan(page):
+    texts = re.findall(r'<script type="application/json">(.*?)</script>', page, re.DOTALL)
+    assert len(texts) == 1
+    spec = json.loads(texts[0], parse_constant=pytest.fail)
+    assert spec["width"] == "container"
+    assert "view" not in spec["config"]
+
+
+def test_headings_descend_one_level_at_a_time(page):
+    levels = [int(tag[1]) for tag, _ in elements(page) if re.fullmatch("h[1-6]", tag)]
+    assert levels[0] == 1
+    assert levels.count(1) == 1
+    assert all(after - before <= 1 for before, after in pairwise(levels))
+
+
+def test_ids_are_unique_and_references_resolve(page):
+    attributes = [attrs for _, attrs in elements(page)]
+    ids = [attrs["id"] for attrs in attributes if "id" in attrs]
+    assert len(ids) == len(set(ids))
+    referred = {attrs["aria-labelledby"] for attrs in attributes if "aria-labelledby" in attrs}
+    referred |= {attrs["href"].removeprefix("#") for attrs in attributes if "href" in attrs}
+    assert referred <= set(ids)
+
+
+def test_a_page_without_charts_has_no_library_and_ships_no_licence(content):
+    bare = replace(content.sections[0], charts=[])
+    html, _ = render_page(replace(content, sections=[bare]))
+    assert len(html) < 60_000
+    assert "Interactive Data Lab" not in html
+
+
+def test_a_page_with_charts_ships_the_library_with_its_licence(page):
+    assert "vegaEmbed" in page
+    assert "University of Washington Interactive Data Lab" in page
+    assert "Redistributions in binary form must reproduce" in page
+    assert len(page) < 1_100_000
