@@ -1,7 +1,6 @@
 import json
 
 import pytest
-import torch
 from tiny_checkpoints import make_checkpoint, make_tokenizer
 
 from stemmatics.lm import checkpoint as checkpoint_module
@@ -43,7 +42,7 @@ def test_tokenizers_that_cut_otherwise_forbid_comparison_by_token(tmp_path):
 
 
 def test_moved_ids_are_named(tmp_path):
-    other = make_tokenizer(lines=["qqq zzz qqq zzz"])
+    other = make_tokenizer(lines=["qqq the copy qqq of the copy"])
     finding = found(tmp_path, tokenizer=other)["vocabulary"]
     assert finding.severity == "by_byte"
     plain, changed = make_tokenizer().get_vocab(), other.get_vocab()
@@ -100,7 +99,11 @@ def test_dtype_template_and_special_tokens_are_notes(tmp_path):
     tokenizer = make_tokenizer()
     tokenizer.chat_template = "{{ messages[0]['content'] }}"
     tokenizer.pad_token = "</s>"
-    findings = found(tmp_path, tokenizer=tokenizer, dtype=torch.bfloat16)
+    plain = make_checkpoint(tmp_path / "plain")
+    changed = make_checkpoint(tmp_path / "changed", tokenizer=tokenizer)
+    config = changed / "config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"dtype": "bfloat16"}))
+    findings = {finding.field: finding for finding in compare(str(plain), str(changed))}
     assert set(findings) == {"chat template", "special tokens", "dtype"}
     assert {finding.severity for finding in findings.values()} == {"note"}
     assert (findings["dtype"].a, findings["dtype"].b) == ("float32", "bfloat16")

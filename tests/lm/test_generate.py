@@ -99,6 +99,24 @@ def test_an_adapted_model_replies_with_its_adapter_and_gets_its_settings_back(to
     assert adapted.generation_config is own
 
 
+def test_a_model_that_sees_padding_gets_prompts_of_equal_length(tokenizer):
+    model = tiny_llama(num_ids=300)
+    own_forward = model.forward
+    shapes = []
+
+    def forward(input_ids, attention_mask=None, position_ids=None, **given):
+        shapes.append(tuple(input_ids.shape))
+        return own_forward(input_ids, **given)
+
+    model.forward = forward
+    prompts = some_prompts(30, 6, num_ids=300)
+    expected = [greedy_alone(model, ids, 8, [EOS]) for ids in prompts]
+    shapes.clear()
+    replies = run(model, tokenizer, prompts)
+    assert [(reply.ids, reply.finished) for reply in replies] == expected
+    assert max(num_rows for num_rows, _ in shapes) > 1
+
+
 def test_order_and_budget_do_not_matter(tokenizer):
     model = tiny_llama(num_ids=300)
     prompts = some_prompts(40, 20, num_ids=300)

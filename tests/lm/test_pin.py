@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -164,7 +165,7 @@ def test_shards_missing_or_not_named_are_fatal(tmp_path):
 
 def test_a_folder_without_weights_names_the_gguf_in_it(tmp_path):
     folder = write(tmp_path / "m", model__gguf="x")
-    with pytest.raises(UserError, match="m/model.gguf"):
+    with pytest.raises(UserError, match=r"m/model\.gguf"):
         pin(str(folder))
 
 
@@ -209,7 +210,7 @@ def test_adapters_that_can_not_be_meant_are_refused(folder, tmp_path):
 class Hub(http.server.BaseHTTPRequestHandler):
     """Enough of the Hub's API for one model: its info and its small files; no weights are served."""
 
-    small = {"config.json": b'{"model_type": "llama"}', "tokenizer.json": b"{}"}
+    small: ClassVar = {"config.json": b'{"model_type": "llama"}', "tokenizer.json": b"{}"}
 
     def do_HEAD(self):
         self.answer()

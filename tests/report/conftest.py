@@ -130,7 +130,7 @@ def content(estimates: dict[str, Estimate]) -> Content:
             Chart(
                 "differences",
                 "Loss of the descendant minus loss of its base",
-                "A dot is a pair on one register, its bar the interval. Left of zero the descendant is better.",
+                "A dot is a pair on one register, its bar the interval. Left of zero is better.",
                 chart(),
             )
         ],

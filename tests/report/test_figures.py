@@ -42,9 +42,13 @@ def test_width_is_given_to_single_views_only():
     assert "width" not in single
 
 
-def test_a_wish_of_the_chart_beats_the_theme():
-    own = {"mark": "bar", "config": {"view": {"continuousWidth": 123}, "axis": {"grid": False}}}
-    assert for_drawing(own, 500)["config"] == own["config"]
+def test_a_wish_of_the_chart_beats_the_theme(content, tmp_path):
+    chart = content.sections[0].charts[0]
+    own = {**chart.spec, "config": {"range": {"category": ["#123456", "#654321"]}}}
+    section = replace(content.sections[0], charts=[replace(chart, spec=own)])
+    svg = write_figures(replace(content, sections=[section]), tmp_path)[0].read_text().lower()
+    assert "#123456" in svg
+    assert PALETTE[0].lower() not in svg
 
 
 @pytest.mark.parametrize(("palette", "paper"), [(PALETTE, "#ffffff"), (PALETTE_DARK, "#15181c")])

@@ -21,7 +21,10 @@ def init(
     path = folder / "stemma.yaml"
     if path.exists():
         raise UserError(
-            f"{path} is there already", "it is not overwritten", "Choose another folder, or remove the file", code=2
+            f"{path} is there already",
+            "it is not overwritten",
+            "Choose another folder, or remove the file",
+            code=2,
         )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")

@@ -57,7 +57,10 @@ def export(
 
     if form not in FORMATS:
         raise UserError(
-            f"there is no format {form!r}", "tables go out in one of a few", f"Choose {', '.join(FORMATS)}", code=2
+            f"there is no format {form!r}",
+            "tables go out in one of a few",
+            f"Choose {', '.join(FORMATS)}",
+            code=2,
         )
     paths = export_tables(run_folder, out, form)
     if as_json:

@@ -6,8 +6,8 @@ import os
 import sys
 from typing import Annotated
 
-import click
 import typer
+from typer.exceptions import TyperException
 
 from stemmatics import __version__
 from stemmatics.core.errors import UserError
@@ -56,14 +56,15 @@ def main() -> None:
     except UserError as error:
         _say(str(error))
         code = error.code
-    except click.UsageError as error:
-        where = f" ({error.ctx.command_path} --help says more)" if error.ctx else ""
-        _say(f"{error.format_message()}{where}")
-        code = 2
-    except click.ClickException as error:
-        _say(error.format_message())
-        code = 1
-    except (KeyboardInterrupt, click.Abort):
+    except TyperException as error:
+        # wrong use: an unknown option, a missing argument; without any argument the message is the help
+        message = error.format_message()
+        if message.startswith("Usage:"):
+            print(message)
+        else:
+            _say(f"{message.rstrip('.')}. The command can't be read so. Type it with --help to see its options.")
+        code = error.exit_code
+    except (KeyboardInterrupt, typer.Abort):
         _say("interrupted. What was finished is kept. Type the same command to go on.")
         code = 130
     except BrokenPipeError:

@@ -60,7 +60,9 @@ def cache(
     if clear:
         print(f"{removed} checkpoints removed")
     else:
-        rows = [{**entry, "key": entry["key"][:16], "MB": f"{entry['num_bytes'] / 1e6:.1f}"} for entry in entries]
+        rows = [
+            {**entry, "key": entry["key"][:16], "MB": f"{entry['num_bytes'] / 1e6:.1f}"} for entry in entries
+        ]
         print_rows(rows, ["label", "key", "MB"])
     return 0
 

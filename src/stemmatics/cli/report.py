@@ -26,7 +26,9 @@ def report(
         tables = write_tables(content, run_folder / "csv")
     page = run_folder / "report.html"
     if as_json:
-        print_json({"report": str(page), "figures": [str(p) for p in figures], "tables": [str(p) for p in tables]})
+        print_json(
+            {"report": str(page), "figures": [str(p) for p in figures], "tables": [str(p) for p in tables]}
+        )
     else:
         print(f"report: {page}")
         print(f"figures: {run_folder / 'figures'} ({len(figures)} files)")

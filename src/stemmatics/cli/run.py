@@ -99,5 +99,3 @@ def register(app: typer.Typer) -> None:
     """Add the commands of this file."""
     app.command()(run)
     app.command()(status)
-
-

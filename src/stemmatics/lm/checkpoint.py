@@ -19,7 +19,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.lm.assemble import assembled, explained, gguf_argument, origin, some
 from stemmatics.lm.gguf import forget_quantization, repair
-from stemmatics.lm.pin import CONFIG_FILES, Pin, pin
+from stemmatics.lm.pin import CONFIG_FILES, TOKENIZER, Pin, pin
 
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
 
@@ -110,7 +110,11 @@ def load_tokenizer(
     owner = pinned
     if pinned.parts:
         owner = pinned.parts[1] if pinned.parts[1].tokenizer_sha256 is not None else pinned.parts[0]
-    names = [name for name in owner.files if not name.endswith((".safetensors", ".bin", ".index.json"))]
+    names = [
+        name
+        for name in owner.files
+        if TOKENIZER.fullmatch(name) or name == "config.json" or name.endswith((".py", ".gguf"))
+    ]
     with assembled(owner, names, offline=offline) as folder, explained(owner.source):
         tokenizer = AutoTokenizer.from_pretrained(
             folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(owner)
@@ -263,7 +267,8 @@ def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
 def device_of(numerics: Numerics) -> torch.device:
     """The device; ``auto`` is the accelerator if there is one. UserError for one that is not there."""
     if numerics.device == "auto":
-        return torch.accelerator.current_accelerator(check_available=True) or torch.device("cpu")
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return found or torch.device("cpu")
     try:
         device = torch.device(numerics.device)
         torch.empty(1, device=device)

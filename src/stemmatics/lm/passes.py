@@ -25,7 +25,6 @@ from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.lm.windows import DEFAULT_SIZE, Cutter
 
 TOKENIZER_BATCH = 256
-Documents = Callable[[], Iterable[Document]]
 
 
 @dataclass(frozen=True)
@@ -68,7 +67,7 @@ def tokenized(tokenizer: TextTokenizer, documents: Iterable[Document]) -> Iterat
                 ends=encoding.ends,
                 classes=token_classes(raw, encoding),
                 register=document.register,
-                flags=tuple(sorted(document.flags | encoding.flags)),
+                flags=tuple(sorted({*document.flags, *encoding.flags})),
             )
 
 
@@ -120,13 +119,13 @@ class Reader:
         has_prefix = self.prefix_id is not None
         return Cutter.of(self.scoring.windows, context_length=self.context_length, has_prefix=has_prefix)
 
-    def count(self, documents: Documents) -> Counted:
+    def count(self, documents: Iterable[Document]) -> Counted:
         """The first reading."""
-        return count(self.tokenizer, documents(), self.loaded.num_ids)
+        return count(self.tokenizer, documents, self.loaded.num_ids)
 
     def score(
         self,
-        documents: Documents,
+        documents: Iterable[Document],
         *,
         support_V: NDArray[np.bool_] | None = None,
         frequencies_V: NDArray[np.int64] | None = None,
@@ -137,7 +136,7 @@ class Reader:
         """The second reading: sums of each document, in input order."""
         yield from score(
             self.loaded.model,
-            tokenized(self.tokenizer, documents()),
+            tokenized(self.tokenizer, documents),
             self.scoring,
             self.numerics,
             prefix_id=self.prefix_id,

@@ -46,8 +46,8 @@ def render(
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The conversation's text and the UTF-8 byte spans of what the scored role says.
 
-    A span begins after the header that asks the role to speak and ends with the message, its end
-    token included.
+    An assistant's span begins after the generation prompt, another role's where its content does;
+    it ends with the message, its end token included.
 
     Raises:
         UserError: no such role, messages that the template refuses, or a template that writes
@@ -64,19 +64,11 @@ def render(
     _refuse_other_than_messages(messages, place)
     try:
         whole = apply(messages, False)
-        spans = []
-        for position, message in enumerate(messages):
-            if message["role"] != settings.role:
-                continue
-            before = apply(messages[:position], True)
-            until = apply(messages[: position + 1], False)
-            if not (until.startswith(before) and whole.startswith(until)):
-                raise UserError(
-                    f"the scored part of {place} can't be told",
-                    "the chat template changes earlier text when later messages are added",
-                    "use a template that only adds text at the end",
-                )
-            spans.append((len(before.encode(errors="replace")), len(until.encode(errors="replace"))))
+        spans = [
+            _span(apply, messages, position, whole, place)
+            for position, message in enumerate(messages)
+            if message["role"] == settings.role
+        ]
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise UserError(
             f"{place} can't be rendered",
@@ -91,6 +83,29 @@ def render(
             "name one of them as the scored role",
         )
     return whole, tuple(spans)
+
+
+def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place: str) -> tuple[int, int]:
+    """Byte span of one message in the whole conversation."""
+    until = apply(messages[: position + 1], False)
+    if messages[position]["role"] == "assistant":
+        before: str | None = apply(messages[:position], True)
+    else:
+        earlier = apply(messages[:position], False) if position else ""
+        begin = until.find(messages[position]["content"].strip(), len(earlier))
+        before = until[:begin] if begin >= 0 and until.startswith(earlier) else None
+    if before is None or not (until.startswith(before) and whole.startswith(until)):
+        raise UserError(
+            f"the scored part of {place} can't be told",
+            "the chat template changes earlier text when later messages are added",
+            "use a template that only adds text at the end",
+        )
+    # Half characters are seen to after rendering; until then each counts as its replacement's bytes.
+    begin, end = (
+        len(part.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode())
+        for part in (before, until)
+    )
+    return begin, end
 
 
 def _refuse_other_than_messages(messages: Any, place: str) -> None:

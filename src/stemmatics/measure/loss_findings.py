@@ -114,13 +114,20 @@ def _native_table(pinned: Pinned, corpus: str, estimates: Estimates) -> Table:
             register = one.subject["register"]
             token = _of(estimates, "loss.native.token", checkpoint=name, register=register)[0]
             rows.append(
-                [name, register, *claims.values(), Claim(token.id, "value", _PLAIN), Claim(one.id, "n", "{}")]
+                [
+                    name,
+                    register,
+                    Claim(one.id, "value", _PLAIN),
+                    Claim(token.id, "value", _PLAIN),
+                    Claim(one.id, "n", "{}"),
+                ]
             )
     columns = ["checkpoint", "register", "nats/byte", "nats/token", "n"]
     return Table(f"native-{corpus}", f"Native loss on {corpus}", columns, rows)
 
 
 def _delta_table(corpus: str, estimates: Estimates) -> Table:
+    """Every pair and register; the row ``all`` of each pair is the summary."""
     rows = [
         [
             one.subject["base"],

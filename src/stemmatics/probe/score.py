@@ -46,7 +46,7 @@ class Score:
         scoring = Scoring.model_validate(fact.params["scoring"])
         reader = Reader.of(loaded, scoring, context.numerics)
         documents = documents_of(fact.needs["corpus"])
-        counted = reader.count(documents)
+        counted = reader.count(documents())
         support_V, partner_prefix = _support(fact, reader, context)
         if partner_prefix is not None and partner_prefix != reader.prefix_id:
             return Failed(
@@ -56,7 +56,7 @@ class Score:
             )
         rows = _Rows()
         for sums in reader.score(
-            documents,
+            documents(),
             support_V=support_V,
             frequencies_V=counted.frequencies_V,
             on_event=lambda event: _progress(fact, context, counted, event),

@@ -31,7 +31,7 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
         seed=job["seed"],
         on_event=on_event,
     )
-    set_threads(context.numerics)
+    prepare_torch(context.numerics)
     left = dict.fromkeys(group)
     failed: dict[str, str] = {}
     try:
@@ -59,13 +59,16 @@ def _fail_all(context: Context, facts: Sequence[Fact] | dict[Fact, None], reason
     return {fact.key: reason for fact in facts}
 
 
-def set_threads(numerics: Numerics) -> None:
+def prepare_torch(numerics: Numerics) -> None:
     """One torch thread a worker where several share the cores, else as many as asked for.
 
     Two busy two-thread processes on two cores spin against each other and lose a factor of ten.
     """
     import torch
+    from transformers.utils import logging
 
+    # its bars would run through ours
+    logging.disable_progress_bar()
     threads = numerics.threads or (1 if numerics.workers > 1 else 0)
     if threads:
         torch.set_num_threads(threads)

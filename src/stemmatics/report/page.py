@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from stemmatics.core.content import Chart, Content, Section, Table
 from stemmatics.core.estimates import Claim
-from stemmatics.report.printed import Printer, is_number_column, literal, name
+from stemmatics.report.printed import Printer, interval_columns, is_number_column, literal, name
 from stemmatics.report.theme import PAGE_FONT, WIDTH, config, for_drawing
 from stemmatics.report.tree import lay_out
 from stemmatics.store.files import write_bytes
@@ -106,12 +106,16 @@ def _section(section: Section, printer: Printer) -> dict[str, Any]:
 
 def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
     numbers = [is_number_column(table.rows, column) for column in range(len(table.columns))]
+    intervals = interval_columns(table, printer.estimates)
     return {
         "id": slug("table", section.name, table.name),
         "title": table.title,
-        "columns": list(zip(table.columns, numbers, strict=True)),
+        "columns": list(zip(table.columns, numbers, intervals, strict=True)),
         "rows": [
-            [(printer.cell(cell, row), is_number) for cell, is_number in zip(row, numbers, strict=True)]
+            [
+                (printer.cell(cell), is_number, printer.interval(cell, row) if has_interval else None)
+                for cell, is_number, has_interval in zip(row, numbers, intervals, strict=True)
+            ]
             for row in table.rows
         ],
         "note": table.note,

@@ -51,6 +51,31 @@ def is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
     return bool(known) and all(isinstance(cell, Claim | int) for cell in known)
 
 
+def interval_columns(table: Table, estimates: Mapping[str, Estimate]) -> list[bool]:
+    """For each column, whether any of its cells has an interval to print."""
+    return [
+        any(interval_of(row[column], row, estimates) for row in table.rows)
+        for column in range(len(table.columns))
+    ]
+
+
+def brackets(table: Table, estimates: Mapping[str, Estimate]) -> list[Sentence]:
+    """What the brackets in a table hold: level, method and unit, once for each kind in it."""
+    kinds: dict[tuple[float, str, str], str] = {}
+    for row in table.rows:
+        for cell in row:
+            if isinstance(cell, Claim) and interval_of(cell, row, estimates):
+                estimate = estimates[cell.estimate]
+                kinds.setdefault((estimate.level, estimate.method, estimate.unit), estimate.id)
+    return [
+        Sentence(
+            "[low, high]: {level}% interval, {method}, by {unit}.",
+            {"level": Claim(estimate, "level", "{:g}", 100.0), "method": method, "unit": unit},
+        )
+        for (_, method, unit), estimate in kinds.items()
+    ]
+
+
 def literal(text: str) -> Markup:
     """Prose as HTML. What stands in `backticks` is code: a name, a command, not a measured number."""
     pieces = re.split(r"`([^`]+)`", text)
@@ -94,35 +119,30 @@ class Printer:
                 pieces.append(self.number(said) if isinstance(said, Claim) else name(said))
         return Markup("").join(pieces)
 
-    def cell(self, cell: Cell, row: Sequence[Cell]) -> Markup:
-        """A table's cell: value [lo, hi], a whole number, a name, or n/a."""
+    def cell(self, cell: Cell) -> Markup:
+        """A table's cell: a claim, a whole number, a name, or n/a."""
         if cell is None:
             return Markup('<span class="unknown">{}</span>').format(NOT_AVAILABLE)
         if isinstance(cell, int):
             return Markup('<span data-count="{}">{}</span>').format(cell, f"{cell:,}")
         if isinstance(cell, str):
             return name(cell)
-        value = self.number(cell)
+        if not isinstance(cell, Claim):
+            # a bare float would be a number that nobody can check
+            message = f"a table's cell is a Claim, a string, a whole number or None; not {cell!r}"
+            raise TypeError(message)
+        return self.number(cell)
+
+    def interval(self, cell: Cell, row: Sequence[Cell]) -> Markup:
+        """The interval behind a cell as [lo, hi]; empty where there is none."""
         interval = interval_of(cell, row, self.estimates)
         if interval is None:
-            return value
-        ends = self.number(interval.lo), self.number(interval.hi)
-        return Markup('{} <span class="interval">[{}, {}]</span>').format(value, *ends)
+            return Markup("")
+        return Markup("[{}, {}]").format(self.number(interval.lo), self.number(interval.hi))
 
     def brackets(self, table: Table) -> list[Markup]:
-        """What the brackets in a table hold: level, method and unit, once for each kind in it."""
-        kinds: dict[tuple[float, str, str], Estimate] = {}
-        for row in table.rows:
-            for cell in row:
-                if isinstance(cell, Claim) and interval_of(cell, row, self.estimates):
-                    estimate = self.estimates[cell.estimate]
-                    kinds.setdefault((estimate.level, estimate.method, estimate.unit), estimate)
-        return [
-            Markup("[low, high]: {}% interval, {}, by {}.").format(
-                self.number(Claim(estimate.id, "level", "{:g}", 100.0)), name(method), name(unit)
-            )
-            for (_, method, unit), estimate in kinds.items()
-        ]
+        """What the brackets in a table hold, a sentence for each kind of interval in it."""
+        return [self.sentence(sentence) for sentence in brackets(table, self.estimates)]
 
 
 def plain_cell(cell: Cell, estimates: Mapping[str, Estimate]) -> str:

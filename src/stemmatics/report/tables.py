@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,9 @@ from stemmatics.core.content import Content, Table
 from stemmatics.core.estimates import NOT_AVAILABLE, Claim, Estimate
 from stemmatics.report.page import slug
 from stemmatics.report.printed import (
+    brackets,
     exact_number,
+    interval_columns,
     interval_of,
     is_number_column,
     plain_cell,
@@ -36,10 +39,10 @@ def csv_text(table: Table, estimates: Mapping[str, Estimate]) -> str:
     A column of claims becomes ``NAME`` (full precision, in printed units), ``NAME lo`` and ``NAME hi``
     where the page prints intervals, and ``NAME text`` (as printed). Unknown numbers are ``n/a``.
     """
-    has_claims = [any(isinstance(row[column], Claim) for row in table.rows) for column in _columns(table)]
-    has_intervals = [
-        any(interval_of(row[column], row, estimates) for row in table.rows) for column in _columns(table)
+    has_claims = [
+        any(isinstance(row[column], Claim) for row in table.rows) for column in range(len(table.columns))
     ]
+    has_intervals = interval_columns(table, estimates)
     stream = io.StringIO()
     writer = csv.writer(stream)
     header: list[str] = []
@@ -74,10 +77,6 @@ def write_tables(content: Content, folder: Path) -> list[Path]:
     return paths
 
 
-def _columns(table: Table) -> range:
-    return range(len(table.columns))
-
-
 def _exact_text(cell: Any, estimates: Mapping[str, Estimate]) -> str:
     value = exact_number(cell, estimates) if isinstance(cell, Claim) else cell
     if value is None or (isinstance(value, float) and math.isnan(value)):
@@ -107,6 +106,10 @@ class _Column:
             return max(map(len, [*lines, *words]), default=1)
         return min(self.most, _NARROWEST_WORDS)
 
+    def wrapped(self, width: int) -> Sequence[str]:
+        """The cells, words broken at spaces and hyphens before anywhere else; numbers as they are."""
+        return self.cells if self.is_number else [textwrap.fill(cell, width) for cell in self.cells]
+
     @property
     def most(self) -> int:
         lines = [line for cell in self.cells for line in cell.splitlines()]
@@ -127,7 +130,9 @@ def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80)
         # the last of the least worth
         kept.remove(min(reversed(kept[1:]), key=lambda column: column.worth))
     widths = _widths(kept, width)
-    notes = [table.note] if table.note else []
+    intervals_shown = any(column.has_interval for column in kept)
+    notes = [said.plain(estimates) for said in brackets(table, estimates)] if intervals_shown else []
+    notes += [table.note] if table.note else []
     missing = [column.title for column in columns if column not in kept]
     if missing:
         notes.append(f"Not shown here: {', '.join(missing)}.")
@@ -150,21 +155,22 @@ def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80)
             overflow="fold",
             vertical="top",
         )
-    for row in zip(*(column.cells for column in kept), strict=True):
+    wrapped = [column.wrapped(given) for column, given in zip(kept, widths, strict=True)]
+    for row in zip(*wrapped, strict=True):
         drawn.add_row(*(Text(cell) for cell in row))
     return drawn
 
 
 def _terminal_columns(table: Table, estimates: Mapping[str, Estimate], between: str) -> list[_Column]:
     columns = []
+    has_intervals = interval_columns(table, estimates)
     for place, title in enumerate(table.columns):
-        cells, has_interval = [], False
+        cells = []
         for row in table.rows:
             interval = interval_of(row[place], row, estimates)
             ends = between + plain_interval(interval, estimates) if interval else ""
             cells.append(plain_cell(row[place], estimates) + ends)
-            has_interval = has_interval or interval is not None
-        columns.append(_Column(title, cells, is_number_column(table.rows, place), has_interval))
+        columns.append(_Column(title, cells, is_number_column(table.rows, place), has_intervals[place]))
     return columns
 
 
@@ -173,10 +179,12 @@ def _least(columns: Sequence[_Column]) -> int:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """The least for each, then what is left over to the columns from the left, up to their wishes."""
+    """The least for each, then what is left over, up to their wishes, those that lack least first."""
     widths = [column.least for column in columns]
     left = width - _least(columns)
-    for place, column in enumerate(columns):
+    # words first: a number column only wants its title on one line
+    by_lack = sorted(enumerate(columns), key=lambda item: (item[1].is_number, item[1].most - item[1].least))
+    for place, column in by_lack:
         more = max(0, min(left, column.most - column.least))
         widths[place] += more
         left -= more

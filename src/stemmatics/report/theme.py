@@ -20,9 +20,6 @@ PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Ari
 FILE_FONT = "Liberation Sans, Arial, Helvetica, sans-serif"
 
 WIDTH = 640
-HEIGHT = 300
-# Altair writes this view size into every specification; it isn't anybody's wish
-_ALTAIR_VIEW = {"continuousWidth": 300, "continuousHeight": 300}
 _COMPOSED = ("facet", "concat", "hconcat", "vconcat", "repeat", "spec")
 
 
@@ -34,7 +31,7 @@ def config(*, dark: bool = False, font: str = FILE_FONT) -> dict[str, Any]:
     return {
         "background": "transparent",
         "font": font,
-        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": HEIGHT},
+        "view": {"stroke": None},
         "axis": {
             "labelColor": muted,
             "titleColor": ink,
@@ -64,20 +61,17 @@ def config(*, dark: bool = False, font: str = FILE_FONT) -> dict[str, Any]:
         "rule": {"color": muted, "size": 1.5},
         "errorbar": {"rule": {"color": muted}},
         "line": {"strokeWidth": 2},
-        "point": {"filled": True, "size": 70},
+        "point": {"filled": True, "size": 70, "opacity": 1},
     }
 
 
 def for_drawing(spec: Mapping[str, Any], width: int | str) -> dict[str, Any]:
     """A chart's specification, ready to draw.
 
-    Altair's own view size goes, numbers that JSON can't hold become null, and a single view
-    without a width gets ``width`` (pixels or ``container``); a chart composed of views keeps its own.
+    Numbers that JSON can't hold become null, and a single view without a width gets ``width`` (pixels
+    or ``container``); a chart composed of views keeps its own.
     """
     ready: dict[str, Any] = _plain(spec)
-    own = ready.get("config")
-    if isinstance(own, dict) and own.get("view") == _ALTAIR_VIEW:
-        ready["config"] = {name: value for name, value in own.items() if name != "view"}
     if "width" not in ready and not any(name in ready for name in _COMPOSED) and not _is_faceted(ready):
         ready["width"] = width
         ready.setdefault("autosize", {"type": "fit-x", "contains": "padding"})

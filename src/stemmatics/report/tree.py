@@ -13,7 +13,8 @@ MARGIN = 12
 # average advance of a sans-serif letter at the drawing's 14 and 12 pixels, rounded up
 _NAME_LETTER = 7.9
 _SMALL_LETTER = 6.9
-_GAP = 12
+# before the name and between name and regime
+_GAPS = 16 + 12
 _NUM_COLOURS = 7
 
 
@@ -25,8 +26,6 @@ class Branch:
     x: float
     y: float
     parent_y: float | None
-    pill_x: float
-    pill_width: float
     end: float
     colour: int
 
@@ -56,18 +55,16 @@ def lay_out(nodes: Sequence[Node]) -> Drawing:
     for node in nodes:
         children.setdefault(node.parent if node.parent in names else None, []).append(node)
     branches: list[Branch] = []
-    waiting = [(node, 0, None) for node in reversed(children.get(None, []))]
-    stack: list[tuple[Node, int, float | None]] = [*waiting]
+    stack: list[tuple[Node, int, float | None]] = [
+        (node, 0, None) for node in reversed(children.get(None, []))
+    ]
     while stack:
         node, depth, parent_y = stack.pop()
         y = MARGIN + ROW * (len(branches) + 0.5)
         x = float(MARGIN + 6 + INDENT * depth)
-        pill_x = x + 16 + _NAME_LETTER * len(node.name) + _GAP
-        pill_width = _SMALL_LETTER * len(node.regime) + 16
+        end = x + _GAPS + _NAME_LETTER * len(node.name) + _SMALL_LETTER * len(node.regime) + MARGIN
         colour = families.index(node.family) % _NUM_COLOURS
-        branches.append(
-            Branch(node, x, y, parent_y, pill_x, pill_width, pill_x + pill_width + MARGIN, colour)
-        )
+        branches.append(Branch(node, x, y, parent_y, end, colour))
         stack += [(child, depth + 1, y) for child in reversed(children.get(node.name, []))]
     assert len(branches) == len(nodes), "a stemma is a tree"
     return Drawing(

@@ -83,7 +83,7 @@ class Ledger:
                 f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
             ) from None
 
-    def keys(self) -> list[str]:
+    def done(self) -> list[str]:
         """Keys of all facts done, sorted."""
         return sorted(path.stem for path in (self.root / "facts").glob("*.json"))
 

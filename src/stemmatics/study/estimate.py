@@ -38,7 +38,8 @@ class Answer:
         for table in self.findings.tables:
             for row in table.rows:
                 for cell in row:
-                    printer.cell(cell, row)
+                    printer.cell(cell)
+                    printer.interval(cell, row)
             printer.brackets(table)
         return [(claim, said.get(claim.id)) for claim in printer.claims]
 

@@ -7,7 +7,9 @@ from typing import Any
 
 from stemmatics.core.content import Content, Node, Section
 from stemmatics.core.estimates import Estimate
+from stemmatics.core.facts import Fact
 from stemmatics.core.pinned import Pinned
+from stemmatics.store.ledger import Ledger
 from stemmatics.study.estimate import Answer
 
 SUMMARY = "summary"
@@ -43,6 +45,34 @@ def content_of(
         provenance=manifest,
         failures=[f"{name}: {reason}" for name, reason in sorted(failures.items())],
     )
+
+
+def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
+    """Reasons of the facts that are not there, by probe and label; a follower names what it waited for."""
+    reasons = {key: str(found["reason"]) for key, found in ledger.failures().items()}
+    missing: dict[str, str] = {}
+    for key, fact in facts.items():
+        if ledger.has(key):
+            continue
+        broken = next((need for need in fact.needs.values() if need.key in missing), None)
+        waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else "not run"
+        missing[key] = reasons.get(key, waited)
+    return {f"{facts[key].probe} {facts[key].label}": reason for key, reason in missing.items()}
+
+
+def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of where the numbers came from."""
+    return {
+        "digest": manifest["digest"],
+        "versions": manifest["versions"],
+        "hardware": manifest["hardware"],
+        "seed": manifest["stemma"].get("seed", 0),
+        "numerics": manifest["stemma"].get("numerics", {}),
+        "scoring": manifest["stemma"].get("scoring", {}),
+        "checkpoints": manifest["pins"]["checkpoints"],
+        "corpora": manifest["pins"]["corpora"],
+        "facts": len(manifest["facts"]),
+    }
 
 
 def nodes_of(pinned: Pinned) -> list[Node]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from stemmatics.core import plugins
 from stemmatics.core.facts import Fact, closure
@@ -70,3 +73,23 @@ def costs(plan: Plan) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def totals(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Sums over facts (memory: the largest), and seconds at this machine's measured speed."""
+    total = {
+        name: float(sum(row[name] for row in rows))
+        for name in ("num_tokens", "flops", "disk_bytes", "download_bytes")
+    }
+    total["memory_bytes"] = float(max((row["memory_bytes"] for row in rows), default=0))
+    total["seconds"] = total["flops"] / measured_flops() if total["flops"] else 0.0
+    return total
+
+
+def measured_flops(size: int = 512, repeats: int = 8) -> float:
+    """Multiplications and additions a second of this machine's matrix product in float32."""
+    left = np.ones((size, size), dtype=np.float32)
+    started = time.perf_counter()
+    for _ in range(repeats):
+        left @ left
+    return 2.0 * size**3 * repeats / (time.perf_counter() - started)

@@ -20,14 +20,14 @@ from stemmatics.report.page import write_page
 from stemmatics.store.cache import Cache
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
+from stemmatics.study.again import PAGE
 from stemmatics.study.asked import Asked, all_facts, asked_of, manifest_of
 from stemmatics.study.estimate import Answer, answer, store
 from stemmatics.study.execute import execute
-from stemmatics.study.page import content_of
+from stemmatics.study.page import content_of, failures_of, provenance_of
 from stemmatics.study.pins import pin_sources
 from stemmatics.study.plan import Plan, make_plan
 
-PAGE = "report.html"
 _LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "trl", "peft")
 
 
@@ -83,10 +83,8 @@ def run(
                     ]
                 }
             )
-            failed = execute(
-                plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event
-            )
-            return finish(ledger, pinned, asked, plan, failed, on_step=on_step)
+            execute(plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event)
+            return finish(ledger, pinned, asked, plan, on_step=on_step)
     except filelock.Timeout:
         raise UserError(
             f"{root} is in use",
@@ -100,7 +98,6 @@ def finish(
     pinned: Pinned,
     asked: list[Asked],
     plan: Plan,
-    failed: Mapping[str, str],
     *,
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
@@ -110,7 +107,7 @@ def finish(
         on_step(f"estimating {one.name}")
         answers.append(answer(pinned, one, ledger))
         keys.append(store(pinned, answers[-1], ledger))
-    labels = {f"{plan.facts[key].probe} {plan.facts[key].label}": reason for key, reason in failed.items()}
+    labels = failures_of(plan.facts, ledger)
     manifest = _write_manifest(ledger, pinned, asked, plan, keys)
     on_step("writing the page")
     content = content_of(pinned, answers, provenance_of(manifest), labels)
@@ -135,21 +132,6 @@ def _write_manifest(
     )
     ledger.write_manifest(body)
     return ledger.manifest()
-
-
-def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows of where the numbers came from."""
-    return {
-        "digest": manifest["digest"],
-        "versions": manifest["versions"],
-        "hardware": manifest["hardware"],
-        "seed": manifest["stemma"].get("seed", 0),
-        "numerics": manifest["stemma"].get("numerics", {}),
-        "scoring": manifest["stemma"].get("scoring", {}),
-        "checkpoints": manifest["pins"]["checkpoints"],
-        "corpora": manifest["pins"]["corpora"],
-        "facts": len(manifest["facts"]),
-    }
 
 
 def versions() -> dict[str, str]:

@@ -9,16 +9,14 @@ from typing import Any
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.core.load import validate
-from stemmatics.core.pinned import Pinned, Pins
-from stemmatics.core.stemma import Stemma
-from stemmatics.report.page import check_page
+from stemmatics.report.check import check_page, compare_pages
+from stemmatics.report.page import render_page
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.asked import Asked, all_facts, asked_of
+from stemmatics.study.again import PAGE, Reread, content_again, reread
+from stemmatics.study.asked import Asked, all_facts
 from stemmatics.study.estimate import answer, differences, read_estimates
 from stemmatics.study.integrity import check_fact
-from stemmatics.study.run import PAGE
 
 # another processor rounds another way; anything larger is an altered number
 TOLERANCE = 1e-6
@@ -55,21 +53,21 @@ def verify(root: Path, *, digest: str | None = None) -> Verdict:
     verdict = Verdict()
     general = _check_manifest(ledger, manifest, digest)
     try:
-        pinned, asked = _asked_again(manifest)
+        run = reread(root)
     except UserError as error:
         verdict.problems = [*general, f"manifest.json: {error}"]
         return _none_hold(verdict, ledger, manifest)
-    general += _check_list(manifest, asked)
-    broken = _check_facts(ledger, asked)
+    general += _check_list(manifest, run.asked)
+    broken = _check_facts(ledger, run.asked)
     verdict.problems = [*general, *broken.values()]
     expected: dict[str, str] = {}
-    for one in asked:
-        problems, texts, num_holding = _check_measure(ledger, manifest, pinned, one, broken)
+    for one in run.asked:
+        problems, texts, num_holding = _check_measure(run, one, broken)
         verdict.problems += problems
         verdict.num_claims += len(texts)
         verdict.num_holding += num_holding
         expected |= texts
-    page = _check_page(root, manifest, expected)
+    page = _check_page(run, expected)
     verdict.problems += page
     if general or page:
         verdict.num_holding = 0
@@ -89,19 +87,6 @@ def _check_manifest(ledger: Ledger, manifest: Mapping[str, Any], digest: str | N
     if digest is not None and digest != found:
         problems.append(f"the digest asked for is {digest[:16]}, the run gives {found[:16]}")
     return problems
-
-
-def _asked_again(manifest: Mapping[str, Any]) -> tuple[Pinned, list[Asked]]:
-    try:
-        stemma = validate(Stemma, manifest["stemma"], (), "manifest.json", manifest["stemma"])
-        pins = Pins(**manifest["pins"])
-        return asked_of(
-            stemma, pins, only=manifest["measures"], tree=manifest["stemma"], name="manifest.json"
-        )
-    except (KeyError, TypeError) as error:
-        raise UserError(
-            "the manifest is incomplete", f"{type(error).__name__}: {error}", "Run the study again"
-        ) from None
 
 
 def _check_list(manifest: Mapping[str, Any], asked: list[Asked]) -> list[str]:
@@ -127,10 +112,11 @@ def _check_facts(ledger: Ledger, asked: list[Asked]) -> dict[str, str]:
 
 
 def _check_measure(
-    ledger: Ledger, manifest: Mapping[str, Any], pinned: Pinned, one: Asked, broken: Mapping[str, str]
+    run: Reread, one: Asked, broken: Mapping[str, str]
 ) -> tuple[list[str], dict[str, str], int]:
     """Problems, the text of every claim by id, and how many hold."""
-    key = manifest.get("estimates", {}).get(one.name)
+    ledger, pinned = run.ledger, run.pinned
+    key = run.manifest.get("estimates", {}).get(one.name)
     problems: list[str] = []
     stored_texts, stored = _stored(ledger, key, problems, one.name)
     affected = [fact for fact in one.facts if _touches(fact, broken)]
@@ -180,12 +166,19 @@ def _stored(
         return {}, {}
 
 
-def _check_page(root: Path, manifest: Mapping[str, Any], expected: Mapping[str, str]) -> list[str]:
-    page = root / PAGE
+def _check_page(run: Reread, expected: Mapping[str, str]) -> list[str]:
+    """Every printed number against the sums, and every word and point against a page made anew."""
+    page = run.ledger.root / PAGE
     if not page.is_file():
-        return [f"{PAGE} is missing; `stemma report {root}` writes it again"]
-    problems = [f"{PAGE}: {problem}" for problem in check_page(page.read_text(encoding="utf-8"), expected)]
-    if sha256_of(page) != manifest.get("page_sha256"):
+        return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]
+    html = page.read_text(encoding="utf-8", errors="replace")
+    problems = [f"{PAGE}: {problem}" for problem in check_page(html, expected)]
+    try:
+        fresh, _ = render_page(content_again(run)[0])
+        problems += [f"{PAGE}: {line}" for line in compare_pages(html, fresh)]
+    except Exception as error:  # noqa: BLE001 - sums that break an estimator were named above
+        problems.append(f"{PAGE}: it can't be made again: {error}")
+    if sha256_of(page) != run.manifest.get("page_sha256"):
         problems.append(f"{PAGE}: altered since it was written")
     return problems
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.prior.newton import Solution, at_edge, minimise
+from stemmatics.math.prior.newton import DEFAULT_GAP, Solution, at_edge, minimise
 from stemmatics.math.prior.objective import (
     DEFAULT_CACHE_BYTES,
     Correction,
@@ -95,6 +95,7 @@ def refit_fully(
     weight_RD: Floats,
     *,
     penalty: float = 0.0,
+    gap: float = DEFAULT_GAP,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Floats:
     """The same displacements by a whole fit per row of weights: the check of ``refit_one_step``."""
@@ -102,7 +103,7 @@ def refit_fully(
     rows = []
     for weight_D in weight_RD:
         objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
-        refitted = minimise(objective, start, solution.coordinates)
+        refitted = minimise(objective, start, solution.coordinates, gap=gap)
         rows.append(refitted.correction.vector() - start.vector())
     return np.stack(rows)
 

@@ -8,12 +8,15 @@
   async function draw(figure) {
     const spec = JSON.parse(figure.querySelector("script").textContent);
     const live = figure.querySelector(".live");
+    const theme = structuredClone(dark.matches ? themes.dark : themes.light);
     views.get(figure)?.finalize();
     live.hidden = false;
     figure.classList.add("drawn");
+    // beside one another, names would run out of a narrow screen
+    if (live.clientWidth < 480) theme.legend.columns = 1;
     try {
       const view = await vegaEmbed(live, spec, {
-        config: dark.matches ? themes.dark : themes.light,
+        config: theme,
         // the editor is a web site, so it isn't offered
         actions: { export: { svg: true, png: true }, source: true, compiled: false, editor: false },
         ast: true,

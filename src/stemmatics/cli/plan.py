@@ -1,0 +1,38 @@
+"""What a study would take."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stemmatics.cli.output import print_json
+from stemmatics.cli.tables import print_rows
+
+
+def print_plan(plan: Any, *, as_json: bool) -> int:
+    """Missing facts with what each takes; nothing is run."""
+    from stemmatics.study.plan import costs, totals
+
+    rows = costs(plan)
+    total = totals(rows)
+    if as_json:
+        print_json(
+            {
+                "facts": rows,
+                "total": total,
+                "done": len(plan.facts) - len(plan.missing),
+                "failed": plan.failed,
+            }
+        )
+        return 0
+    shown = [
+        {**row, "Mtokens": f"{row['num_tokens'] / 1e6:.2f}", "TFLOP": f"{row['flops'] / 1e12:.2f}"}
+        for row in rows
+    ]
+    print_rows(shown, ["probe", "label", "Mtokens", "TFLOP"])
+    print(
+        f"{len(rows)} facts to make, {len(plan.facts) - len(plan.missing)} done; "
+        f"{total['num_tokens'] / 1e6:.2f} Mtokens, {total['flops'] / 1e12:.2f} TFLOP, "
+        f"{total['disk_bytes'] / 1e6:.0f} MB on disk, {total['download_bytes'] / 1e6:.0f} MB to download, "
+        f"about {total['seconds'] / 60:.1f} minutes here"
+    )
+    return 0

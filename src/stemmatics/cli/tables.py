@@ -1,0 +1,49 @@
+"""Tables on the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table as RichTable
+
+
+def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
+    """Plain rows; words wrap, numbers do not."""
+    table = RichTable(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        is_number = all(_is_number(row.get(column)) for row in rows) and bool(rows)
+        table.add_column(column, justify="right" if is_number else "left", no_wrap=is_number, overflow="fold")
+    for row in rows:
+        table.add_row(*(_text(row.get(column)) for column in columns))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, str):
+        return value == "n/a" or value.lstrip("+-").replace(".", "", 1).isdigit()
+    return isinstance(value, int | float) or value is None
+
+
+def _text(value: Any) -> str:
+    return "n/a" if value is None else str(value)
+
+
+def print_table(found: Any) -> None:
+    """A table of a report, with the estimates that its cells name."""
+    from stemmatics.report.tables import rich_table
+
+    console = Console(highlight=False)
+    console.print(rich_table(found.table, found.estimates, width=min(console.width, 120)))
+
+
+def print_summary_table(outcome: Any) -> None:
+    """The tables that are named as a measure's summary: the first of each section."""
+    from stemmatics.report.tables import rich_table
+
+    console = Console(highlight=False)
+    for section in outcome.content.sections:
+        table = next((table for table in section.tables if table.name.startswith("summary")), None)
+        if table is not None:
+            console.print(rich_table(table, outcome.content.estimates, width=min(console.width, 120)))

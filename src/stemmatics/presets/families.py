@@ -1,0 +1,88 @@
+"""Families of released checkpoints, by their names on the Hub."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.scoring import Scoring
+from stemmatics.core.stemma import Source, Stemma
+
+
+def _heldout() -> dict[str, Corpus]:
+    """Text that every machine with Python has; change it for your own."""
+    return {"heldout": Corpus(generator="nursery", params={"part": "reference"})}
+
+
+def _stemma(name: str, checkpoints: dict[str, Source]) -> Stemma:
+    return Stemma(
+        name=name,
+        checkpoints=checkpoints,
+        corpora=_heldout(),
+        scoring=Scoring(prefix="always"),
+        measures={"loss": {}},
+    )
+
+
+def smollm2() -> Stemma:
+    """SmolLM2-135M and its instruction-tuned release."""
+    source = "HuggingFaceTB/SmolLM2-135M"
+    lab = {"family": "smollm2", "lab": "huggingface"}
+    return _stemma(
+        "smollm2",
+        {
+            "base": Source(source=source, regime="base", **lab),
+            "instruct": Source(
+                source=f"{source}-Instruct", base="base", regime="dpo", pipeline="smoltalk", **lab
+            ),
+        },
+    )
+
+
+def olmo2() -> Stemma:
+    """OLMo-2 1B and its released stages."""
+    source = "allenai/OLMo-2-0425-1B"
+    lab = {"family": "olmo2", "lab": "ai2", "pipeline": "tulu3"}
+    return _stemma(
+        "olmo2",
+        {
+            "base": Source(source=source, regime="base", family="olmo2", lab="ai2"),
+            "sft": Source(source=f"{source}-SFT", base="base", regime="sft", **lab),
+            "dpo": Source(source=f"{source}-DPO", base="base", regime="dpo", **lab),
+            "instruct": Source(source=f"{source}-Instruct", base="base", regime="rlvr", **lab),
+        },
+    )
+
+
+def pythia() -> Stemma:
+    """Pythia-160M along its pretraining."""
+    source = "EleutherAI/pythia-160m"
+    steps = ("step1000", "step16000", "step143000")
+    return _stemma(
+        "pythia",
+        {
+            step: Source(source=source, revision=step, regime="base", family="pythia", lab="eleutherai")
+            for step in steps
+        },
+    )
+
+
+def qwen25() -> Stemma:
+    """Qwen2.5-0.5B, its instruction-tuned and its coder release."""
+    lab = {"family": "qwen2.5", "lab": "qwen"}
+    return _stemma(
+        "qwen2.5",
+        {
+            "base": Source(source="Qwen/Qwen2.5-0.5B", regime="base", **lab),
+            "instruct": Source(source="Qwen/Qwen2.5-0.5B-Instruct", base="base", regime="dpo", **lab),
+            "coder": Source(source="Qwen/Qwen2.5-Coder-0.5B", base="base", regime="cpt", **lab),
+        },
+    )
+
+
+PRESETS: dict[str, Callable[[], Stemma]] = {
+    "smollm2": smollm2,
+    "olmo2": olmo2,
+    "pythia": pythia,
+    "qwen2.5": qwen25,
+}

@@ -1,0 +1,21 @@
+"""Facts that nobody asks for any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stemmatics.store.ledger import Ledger
+
+
+def prune(root: Path) -> list[str]:
+    """Remove the facts that are not in the manifest, and files that belong to no fact; returns the keys."""
+    ledger = Ledger(root)
+    current = set(ledger.manifest()["facts"])
+    removed = [key for key in ledger.done() if key not in current]
+    for key in removed:
+        ledger.drop(key)
+    kept = {name for key in ledger.done() for name in ledger.fact_record(key)["files"]}
+    for path in list(ledger.table_files()):
+        if path.relative_to(root).as_posix() not in kept:
+            path.unlink()
+    return removed

@@ -1,0 +1,41 @@
+"""How far a run is, by checkpoint."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from stemmatics.core.facts import Fact
+from stemmatics.study.again import reread
+from stemmatics.study.asked import all_facts
+from stemmatics.study.page import failures_of
+
+
+def status_of(root: Path) -> list[dict[str, Any]]:
+    """One row a checkpoint: facts done, failed and why, left. Corpora are in the row ``corpora``."""
+    run = reread(root)
+    facts = all_facts(run.asked)
+    missing = failures_of(facts, run.ledger)
+    names = {run.pinned.checkpoint(name).key: name for name in run.pinned.stemma.names}
+    rows = {
+        name: {"checkpoint": name, "done": 0, "failed": 0, "left": 0, "why": ""}
+        for name in [*run.pinned.stemma.names, "corpora"]
+    }
+    for key, fact in facts.items():
+        row = rows[_owner(fact, names)]
+        reason = missing.get(f"{fact.probe} {fact.label}", "")
+        if run.ledger.has(key):
+            row["done"] += 1
+        elif reason == "not run":
+            row["left"] += 1
+        else:
+            row["failed"] += 1
+            row["why"] = row["why"] or f"{fact.probe}: {reason}"
+    return list(rows.values())
+
+
+def _owner(fact: Fact, names: dict[str, str]) -> str:
+    if fact.key in names:
+        return names[fact.key]
+    checkpoint = fact.needs.get("checkpoint")
+    return "corpora" if checkpoint is None else names.get(checkpoint.key, "corpora")

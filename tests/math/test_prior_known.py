@@ -1,0 +1,79 @@
+"""Known answers at full size: V = 400, d = 64, 10,000 FIT and EVAL positions."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from stemmatics.math.prior import Correction, PairSums, fit_optimum, free_ids, nll_sums, shares
+from stemmatics.math.prior.synthetic import Change, synthetic_pair
+
+NO_BIAS = np.zeros(400, dtype=bool)
+
+
+@dataclass
+class Result:
+    card: float
+    sym: float
+    temperature: float
+
+
+def measure(change, seed, names=("joint", "temperature", "bias")):
+    pair = synthetic_pair(np.random.default_rng(seed), change)
+    identity = Correction.identity(400)
+    before = {"old": nll_sums(pair.old_eval, identity), "new": nll_sums(pair.new_eval, identity)}
+    delta_D = before["new"] - before["old"]
+    out = {}
+    for name in names:
+        gains, solution = {}, None
+        for side, fit, scored in (
+            ("old", pair.old_fit, pair.old_eval),
+            ("new", pair.new_fit, pair.new_eval),
+        ):
+            part, _ = fit.split()
+            mask_K = NO_BIAS if name == "temperature" else free_ids(part).mask_K
+            solution = fit_optimum(part, mask_K, temperature=name != "bias", gap=1e-8)
+            assert solution.certificate.converged
+            gains[side] = before[side] - nll_sums(scored, solution.correction)
+        result = shares(PairSums(delta_D, gains["new"], gains["old"]), (0.01, 9.0))
+        out[name] = Result(result.card, result.sym, solution.correction.temperature)
+    return out
+
+
+def check_damage(found):
+    assert 0.28 < found["joint"].sym < 0.33
+    assert 0.23 < found["temperature"].sym < 0.29
+    assert 0.05 < found["bias"].sym < 0.10
+
+
+def test_random_damage_and_a_shifted_text_prior():
+    found = measure(Change(noise_sd=0.25), 0)
+    check_damage(found)
+    shifted = measure(Change(noise_sd=0.25, prior_sd=1.0), 0, ("joint",))["joint"]
+    assert shifted.card - shifted.sym > 0.1
+    assert abs(shifted.sym - found["joint"].sym) < 0.05
+
+
+def test_planted_bias_is_taken_back_by_bias():
+    found = measure(Change(bias_sd=0.5), 0)
+    assert found["bias"].sym > 0.9
+    assert found["temperature"].sym < 0.2
+
+
+def test_doubled_logits_are_taken_back_by_temperature():
+    found = measure(Change(scale=2.0), 0)
+    assert found["temperature"].sym > 0.9
+    assert abs(found["temperature"].temperature - 2) < 0.06
+    assert abs(found["joint"].temperature - 2) < 0.06
+    assert found["bias"].sym < 0.1
+
+
+@pytest.mark.known
+@pytest.mark.parametrize("seed", range(1, 9))
+def test_known_answers_over_seeds(seed):
+    check_damage(measure(Change(noise_sd=0.25), seed))
+    assert measure(Change(bias_sd=0.5), seed, ("bias",))["bias"].sym > 0.9
+    doubled = measure(Change(scale=2.0), seed, ("temperature", "joint"))
+    assert doubled["temperature"].sym > 0.9
+    assert abs(doubled["temperature"].temperature - 2) < 0.06
+    assert abs(doubled["joint"].temperature - 2) < 0.06
