@@ -20,7 +20,14 @@ from stemmatics.core.errors import UserError
 from stemmatics.lm import corpus as corpus_module
 from stemmatics.lm.corpus import content_hash, documents_table, read, records, text_source
 from stemmatics.lm.doc_ids import document_id, document_key
-from stemmatics.lm.groups import GroupIndex, assign_split, shingles
+from stemmatics.lm.groups import (
+    BAND_ROWS,
+    NUM_PERMUTATIONS,
+    GroupIndex,
+    _components,
+    assign_split,
+    shingles,
+)
 from stemmatics.lm.hub import Memory
 from stemmatics.store.schema import SCHEMAS
 
@@ -242,7 +249,7 @@ def test_what_can_not_be_rendered_is_refused(tmp_path):
         rendering(
             CHAT, template="{{ messages | length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
         )
-    with pytest.raises(UserError, match="scored part .* can't be told"):
+    with pytest.raises(UserError, match=r"scored part .* can't be told"):
         rendering(CHAT[:1], template="{% for m in messages %}silence{% endfor %}", role="user")
     with pytest.raises(UserError, match="refuses it: no system"):
         rendering(CHAT, template="{{ raise_exception('no system') }}")
@@ -388,13 +395,16 @@ def test_near_duplicates_share_a_group_and_others_do_not():
     rng = np.random.default_rng(0)
     for _ in range(20):
         words = sentence(rng)
-        near, far = list(words), list(words)
+        near, far, nearly = list(words), list(words), list(words)
+        nearly[12:200:24] = ["changed"] * 8
         near[50] = "changed"  # 5 of 196 shingles
         far[10:200:10] = ["changed"] * 19  # half of them
         base, near_text, far_text = " ".join(words), " ".join(near), " ".join(far)
         assert jaccard(base, near_text) > 0.9
         assert jaccard(base, far_text) < 0.6
-        groups = index_of([base, near_text, far_text])
+        assert 0.6 < jaccard(base, " ".join(nearly)) < 0.7
+        groups = index_of([base, near_text, far_text, " ".join(nearly)])
+        assert groups[document_id(base)] != groups[document_id(" ".join(nearly))]
         assert groups[document_id(base)] == groups[document_id(near_text)]
         assert groups[document_id(base)] != groups[document_id(far_text)]
         assert groups[document_id(base)] == min(document_id(base), document_id(near_text))
@@ -414,6 +424,16 @@ def test_groups_do_not_depend_on_the_order():
     assert 30 <= len(set(first.values())) < 120
     for _ in range(3):
         assert index_of([texts[place] for place in rng.permutation(len(texts))]) == first
+
+
+def test_every_pair_of_a_bucket_is_verified():
+    rng = np.random.default_rng(3)
+    signatures_NP = rng.integers(0, 2**32, (4, NUM_PERMUTATIONS)).astype(np.uint32)
+    signatures_NP[1], signatures_NP[3] = signatures_NP[0], signatures_NP[2]
+    signatures_NP[:, :BAND_ROWS] = 7  # all four in one bucket
+    signatures_NP[3, BAND_ROWS::BAND_ROWS] += 1  # 2 and 3 meet in that bucket only: 107 of 128 agree
+    labels = _components(signatures_NP)
+    assert labels[0] == labels[1] != labels[2] == labels[3]
 
 
 def test_text_is_normalised_and_short_texts_are_one_shingle():

@@ -27,6 +27,7 @@ from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 from stemmatics.core.errors import UserError
 from stemmatics.lm.sums import TOKEN_CLASSES
 from stemmatics.lm.token_classes import token_classes
+from stemmatics.lm.token_spans import ends_by_offsets, ends_by_words
 from stemmatics.lm.tokens import TextTokenizer, shared_support
 
 SENTENCES = [
@@ -118,14 +119,14 @@ def wordpiece():
 
 
 @cache
-def sentencepiece_model():
+def sentencepiece_model(*, byte_fallback):
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(SENTENCES),
         model_writer=model,
-        vocab_size=330,
+        vocab_size=330 if byte_fallback else 80,
         model_type="bpe",
-        byte_fallback=True,
+        byte_fallback=byte_fallback,
         normalization_rule_name="nfkc",
         remove_extra_whitespaces=False,
         hard_vocab_limit=False,
@@ -134,9 +135,9 @@ def sentencepiece_model():
     return model.getvalue()
 
 
-def slow_sentencepiece(folder):
+def slow_sentencepiece(folder, *, byte_fallback=True):
     file = folder / "tokenizer.model"
-    file.write_bytes(sentencepiece_model())
+    file.write_bytes(sentencepiece_model(byte_fallback=byte_fallback))
     return SentencePieceBackend(
         vocab_file=str(file), bos_token="<s>", eos_token="</s>", unk_token="<unk>", legacy=True
     )
@@ -333,9 +334,51 @@ def test_slow_tokenizer_that_alters_the_text_is_exact_in_the_words_it_left_alone
     encoding = tokenizer.encode(text)
     check_cover(encoding, text)
     assert encoding.flags == ("lossy",)
-    assert len(b"hello") in encoding.ends
-    assert len("hello ﬁx".encode()) in encoding.ends
-    assert tokenizer.encode("hello world").flags == ()
+    plain_text = "hello world"
+    plain = tokenizer.encode(plain_text)
+    assert plain.flags == ()
+    in_front, behind = (
+        spans(plain, plain_text)[: list(plain.ends).index(5) + 1],
+        spans(plain, plain_text)[-2:],
+    )
+    assert spans(encoding, text)[: len(in_front)] == in_front
+    assert spans(encoding, text)[-2:] == behind
+    assert len(behind[-1]) < len(b"world")
+
+
+def test_words_missing_from_the_tokens_go_to_the_next_one():
+    assert ends_by_words([b"one", b" ", b"three"], b"one two three").tolist() == [3, 4, 13]
+    assert ends_by_words([b"one"], b"one two").tolist() == [7]
+
+
+def test_offsets_that_run_backwards_still_cover():
+    ends, lossy = ends_by_offsets([b"?", b"?", b"?"], [(0, 2), (1, 1), (2, 3)], "abc")
+    assert ends.tolist() == [2, 2, 3]
+    assert lossy
+
+
+def test_offsets_that_tell_nothing_are_refused():
+    with pytest.raises(UserError, match="no character offsets"):
+        ends_by_offsets([b"?"], [(0, 0)], "abc")
+
+
+def test_unknown_tokens_of_a_slow_tokenizer_are_flagged(tmp_path):
+    tokenizer = TextTokenizer(slow_sentencepiece(tmp_path, byte_fallback=False))
+    encoding = tokenizer.encode("hello Ж")
+    assert tokenizer.hf.unk_token_id in encoding.ids
+    assert encoding.flags == ("lossy",)
+    assert spans(encoding, "hello Ж")[-1] == "Ж".encode()
+
+
+def test_added_tokens_mean_their_own_text(tmp_path):
+    fast = byte_level()
+    fast.add_tokens(["é"])
+    slow = slow_sentencepiece(tmp_path)
+    slow.add_tokens(["a▁b"])
+    for tokenizer, text in ((TextTokenizer(fast), "é"), (TextTokenizer(slow), "x a▁b")):
+        encoding = tokenizer.encode(text)
+        assert encoding.ids[-1] in tokenizer.added_ids
+        assert encoding.flags == ()
 
 
 def test_special_tokens_inside_a_unigram_vocabulary_are_kept_out():
@@ -350,6 +393,16 @@ def test_special_tokens_inside_a_unigram_vocabulary_are_kept_out():
     assert 1 not in tokenizer.encode("a<s>b").ids
     assert [s.decode() for s in spans(tokenizer.encode("a<s>b"), "a<s>b") if s] == list("a<s>b")
     assert tokenizer.vocabulary()[1] == "<s>"
+    assert 1 in tokenizer.encode("<s>a", rendered=True).ids
+
+
+def test_a_slow_tokenizer_that_reads_control_tokens_is_refused():
+    class Reading(SlowTiktoken):
+        def _tokenize(self, text):
+            return ["<s>"] if text == "<s>" else super()._tokenize(text)
+
+    with pytest.raises(UserError, match="'<s>' in a document can't be kept apart"):
+        TextTokenizer(Reading(bos_token="<s>"))
 
 
 def test_a_single_character_may_be_a_special_token_and_text():
@@ -358,6 +411,23 @@ def test_a_single_character_may_be_a_special_token_and_text():
     index = backend.token_to_id("!")
     assert tokenizer.encode("hi!").ids.tolist()[-1] == index
     assert index in tokenizer.special_ids
+
+
+def test_a_word_that_merges_build_may_be_a_special_token_and_text():
+    backend = Tokenizer(models.BPE(vocab={"!": 0, "#": 1, "!!": 2, "##": 3}, merges=[("!", "!"), ("#", "#")]))
+    tokenizer = TextTokenizer(wrapped(backend, eos_token="##", pad_token="!"))
+    assert tokenizer.encode("##!!").ids.tolist() == [3, 2]
+    assert tokenizer.special_ids == {0, 3}
+
+
+def test_a_template_that_puts_several_tokens_in_front_is_refused():
+    tokenizer = wordpiece()
+    ids = [(name, tokenizer.convert_tokens_to_ids(name)) for name in ("[CLS]", "[SEP]")]
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS] [SEP] $A", special_tokens=ids
+    )
+    with pytest.raises(UserError, match="puts 2 tokens in front"):
+        TextTokenizer(tokenizer).prefix("auto")
 
 
 def test_ordinary_added_tokens_are_matched():
@@ -405,10 +475,9 @@ def test_lossy_text_is_exact_around_the_altered_character():
     text = "hello ﬁ ☕ world"
     encoding = built("byte_level_nfc").encode(text.replace("ﬁ", "e\u0301"))
     found = spans(encoding, text.replace("ﬁ", "e\u0301"))
-    assert b"".join(found[-3:]).endswith(b"world")
-    low = len("hello e\u0301 ".encode())
-    assert low in encoding.starts
-    assert low + len("☕".encode()) in encoding.ends
+    alone = spans(built("byte_level_nfc").encode(" ☕ world"), " ☕ world")
+    assert len(alone[1]) < len("☕".encode())  # cut inside the character
+    assert found[-len(alone) :] == alone
     altered = built("unigram").encode(text)
     assert len(b"hello ") - 1 in altered.ends
 
@@ -435,6 +504,15 @@ def test_prefix_policies():
     assert cls.prefix("auto") == (cls.hf.cls_token_id, "[CLS]")
     with pytest.raises(UserError, match="neither BOS nor EOS"):
         cls.prefix("always")
+
+
+def test_tokens_that_the_configuration_names_are_special_whatever_their_own_mark():
+    backend = byte_level().backend_tokenizer
+    backend.add_tokens([AddedToken("<eot>", special=False)])
+    tokenizer = TextTokenizer(wrapped(backend, eos_token="<eot>"))
+    index = backend.token_to_id("<eot>")
+    assert index in tokenizer.special_ids - tokenizer.added_ids
+    assert index not in tokenizer.encode("a<eot>").ids
 
 
 def test_always_takes_eos_where_there_is_no_bos():

@@ -132,8 +132,10 @@ def share_found_equivalent(n, chances, margin, seed):
 
 
 def test_the_number_needed_gives_the_power_asked_for():
-    n = eq.num_pairs_needed(0.02, 0.03)
-    assert 0.76 <= share_found_equivalent(n, [0.015, 0.015, 0.97], 0.02, 0) <= 0.84
+    n = eq.num_pairs_needed(0.01, 0.05)
+    assert 0.77 <= share_found_equivalent(n, [0.025, 0.025, 0.95], 0.01, 0) <= 0.82
+    few = eq.num_pairs_needed(0.02, 0.03)
+    assert 0.70 <= share_found_equivalent(few, [0.015, 0.015, 0.97], 0.02, 0) <= 0.75
 
 
 def test_the_number_needed_without_discordant_pairs_just_passes():

@@ -14,19 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from filelock import FileLock
-from platformdirs import user_cache_dir
 
 from stemmatics.core.errors import UserError
+from stemmatics.store.cache import default_root
 
 WEIGHTS = (("model", "safetensors"), ("pytorch_model", "bin"))
 SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
-
-
-def cache_folder() -> Path:
-    """``STEMMATICS_CACHE``, else the platform's cache folder for this program."""
-    chosen = os.environ.get("STEMMATICS_CACHE")
-    return Path(chosen) if chosen else Path(user_cache_dir("stemmatics"))
 
 
 class Memory:
@@ -37,7 +31,7 @@ class Memory:
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.path = (folder or cache_folder()) / "file_hashes.json"
+        self.path = (folder or default_root()) / "file_hashes.json"
 
     def get(self, name: str) -> Any:
         """The entry, or None."""

@@ -46,6 +46,11 @@ class FastTokens:
         added = {token["id"]: token for token in self._spec["added_tokens"]}
         self.added_special = frozenset(index for index, token in added.items() if token["special"])
         self.added_ordinary = frozenset(added) - self.added_special
+        # "###" as padding is still a word that merges build: text reaches its id by right.
+        merges = self._spec["model"].get("merges") or ()
+        self.built = frozenset(
+            "".join(pair) if isinstance(pair, list) else pair.replace(" ", "") for pair in merges
+        )
         self._parsing: Tokenizer | None = None
         self._plain = self._build(self._spec)
         self.strings = self._strings()
@@ -86,7 +91,7 @@ class FastTokens:
         """Take these strings out of reach of the model's own vocabulary; their ids stay.
 
         Raises:
-            ValueError: the vocabulary builds other tokens from one of them.
+            ValueError: the vocabulary can't do without one of them.
         """
         spec = json.loads(json.dumps(self._spec))
         hidden = {name: f"\U0010ffff{name}\U0010ffff" for name in names}
@@ -135,6 +140,7 @@ class SlowTokens:
         from transformers.tokenization_python import Trie
 
         self._hf = hf_tokenizer
+        self.built: frozenset[str] = frozenset()  # not told by a Python tokenizer
         special = {str(token) for token in hf_tokenizer.all_special_tokens}
         added = hf_tokenizer.added_tokens_decoder
         is_special = {index: token.special or str(token) in special for index, token in added.items()}

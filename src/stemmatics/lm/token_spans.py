@@ -82,7 +82,8 @@ def ends_by_offsets(
 
     Tokens whose offsets overlap form a group. A group that spells its bytes is cut exactly. In
     another one each token ends where its offsets do, so tokens that share a character give it to
-    the first of them. Bytes that no token covers go to the next token, at the end to the last.
+    the first of them. Of the bytes that no token covers, those up to a white space (an accent that
+    was composed) go to the token before, the others to the next one, at the end to the last.
     """
     raw = text.encode()
     bounds = byte_positions(text)[np.asarray(offsets, dtype=np.int64).reshape(-1, 2)]
@@ -94,6 +95,9 @@ def ends_by_offsets(
             "use the model's tokenizer.json (a fast tokenizer)",
         )
     ends_T[-1] = len(raw)
+    for before in np.flatnonzero(bounds[1:, 0] > ends_T[:-1]):
+        gap = raw[ends_T[before] : bounds[before + 1, 0]]
+        ends_T[before] += len(gap.split(maxsplit=1)[0]) if gap[:1].strip() else 0
     firsts = [0, *(np.flatnonzero(bounds[1:, 0] >= ends_T[:-1]) + 1).tolist(), len(ends_T)]
     lossy = False
     low = 0
@@ -118,7 +122,9 @@ def ends_by_words(readings: Sequence[bytes], raw: bytes) -> np.ndarray:
     ours, theirs = (re.findall(rb"\s+|\S+", whole) for whole in (spelled, raw))
     at_ours, at_theirs = (np.cumsum([0, *map(len, words)]) for words in (ours, theirs))
     blocks = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
-    anchors = sorted({(0, 0), *((int(at_ours[i]), int(at_theirs[j])) for _, _, i, _, j in blocks)})
+    corners = sorted({(i, j) for _, i1, i2, j1, j2 in blocks for i, j in ((i1, j1), (i2, j2))}, reverse=True)
+    # Where words are missing from the tokens, the earlier place counts: their bytes go to the next token.
+    anchors = sorted({int(at_ours[i]): int(at_theirs[j]) for i, j in corners}.items())
     ends_T = np.cumsum(np.fromiter(map(len, readings), np.int64, len(readings)))
     x, y = zip(*anchors, strict=True)
     placed_T = np.floor(np.interp(ends_T, x, y)).astype(np.int64)

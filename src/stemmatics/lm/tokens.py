@@ -155,8 +155,8 @@ class TextTokenizer:
             found = self._tokens.encode_batch(texts, parse_control=False)
             if any(index in pieces.ids for pieces in found):
                 leaking.add(name)
-        # A single character ("!" as padding) is ordinary text, whatever else its id is used for.
-        return {name for name in leaking if len(name) > 1}
+        # A single character ("!" as padding) is ordinary text too, whatever else its id is used for.
+        return {name for name in leaking - self._tokens.built if len(name) > 1}
 
     def _keep_control_tokens_out(self) -> None:
         leaking = self._leaks()

@@ -104,7 +104,7 @@ def _pair_sentence(delta: Estimate) -> Sentence:
     else:
         text = "{descendant} could not be compared with {base} on {corpus}: the difference is {value}"
         return Sentence(text + ".", places, topic="loss")
-    return Sentence(text + " ({n} {unit}s).", places, topic="loss")
+    return Sentence(text + " (n = {n}, by {unit}).", places, topic="loss")
 
 
 def _native_table(pinned: Pinned, corpus: str, estimates: Estimates) -> Table:
@@ -266,7 +266,7 @@ def _interval_chart(points: list[dict[str, Any]], colour: str) -> dict[str, Any]
         x=alt.X("value:Q", title="nats/byte, descendant less base")
     )
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
-    chart = (zero + bars + dots).add_params(pick).properties(width=560, height=alt.Step(11))
+    chart = (zero + bars + dots).add_params(pick).properties(height=alt.Step(11))
     return dict(chart.to_dict())
 
 
@@ -280,6 +280,5 @@ def _bar_chart(points: list[dict[str, Any]]) -> dict[str, Any]:
             color=alt.Color("bin:N", title="token class"),
             tooltip=["base:N", "descendant:N", "bin:N", "value:Q", "lo:Q", "hi:Q"],
         )
-        .properties(width=560)
     )
     return dict(chart.to_dict())

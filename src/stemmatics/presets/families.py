@@ -11,7 +11,7 @@ from stemmatics.core.stemma import Source, Stemma
 
 def _heldout() -> dict[str, Corpus]:
     """Text that every machine with Python has; change it for your own."""
-    return {"heldout": Corpus(generator="nursery", params={"part": "reference"})}
+    return {"heldout": Corpus(generator="python", params={"part": "heldout"}, register_field="register")}
 
 
 def _stemma(name: str, checkpoints: dict[str, Source]) -> Stemma:

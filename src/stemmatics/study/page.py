@@ -69,10 +69,18 @@ def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
         "seed": manifest["stemma"].get("seed", 0),
         "numerics": manifest["stemma"].get("numerics", {}),
         "scoring": manifest["stemma"].get("scoring", {}),
-        "checkpoints": manifest["pins"]["checkpoints"],
+        "checkpoints": {
+            name: {"source": _shown(manifest["stemma"]["checkpoints"][name]["source"]), **pin}
+            for name, pin in manifest["pins"]["checkpoints"].items()
+        },
         "corpora": manifest["pins"]["corpora"],
         "facts": len(manifest["facts"]),
     }
+
+
+def _shown(source: str) -> str:
+    """A checkpoint's name on the Hub, or a folder's own name: no paths of the user's machine."""
+    return source.rstrip("/").rsplit("/", 1)[-1] if source.startswith(("/", ".", "~")) else source
 
 
 def nodes_of(pinned: Pinned) -> list[Node]:
@@ -82,7 +90,8 @@ def nodes_of(pinned: Pinned) -> list[Node]:
     for name in stemma.names:
         lineage = stemma.lineage(name)
         stage = stemma.stages.get(name)
-        regime = lineage.regime or (stage.kind if stage is not None else "base")
+        given = "base" if stemma.parent(name) is None else "descendant"
+        regime = lineage.regime or (given if stage is None else stage.kind)
         nodes.append(
             Node(
                 name=name,
