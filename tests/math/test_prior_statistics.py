@@ -54,7 +54,10 @@ def widen(small_K, ids_K):
     [
         ("normal", lambda rng: rng.normal(0, 4, (8, 20_000))),
         ("heavy", lambda rng: 2 * rng.standard_t(6, (8, 20_000))),
-        ("spikes", lambda rng: np.concatenate([rng.normal(0, 2, (8, 20_000)), 18 + rng.normal(size=(8, 3))], 1)),
+        (
+            "spikes",
+            lambda rng: np.concatenate([rng.normal(0, 2, (8, 20_000)), 18 + rng.normal(size=(8, 3))], 1),
+        ),
         ("few", lambda rng: rng.normal(0, 4, (8, 5))),
     ],
 )
@@ -114,7 +117,9 @@ def test_fits_of_the_reduced_form_equal_those_of_the_dense_form():
     for arm in ("bias", "temperature", "joint"):
         one, two = getattr(small, arm), getattr(full, arm)
         assert one.optimum.loss == pytest.approx(two.optimum.loss, abs=1e-6)
-        assert one.optimum.correction.temperature == pytest.approx(two.optimum.correction.temperature, abs=1e-4)
+        assert one.optimum.correction.temperature == pytest.approx(
+            two.optimum.correction.temperature, abs=1e-4
+        )
         assert one.selected.held_out_loss == pytest.approx(two.selected.held_out_loss, abs=1e-6)
 
 

@@ -7,12 +7,14 @@ from typing import Annotated
 
 import typer
 
+from stemmatics.cli.output import JSON_HELP, print_json
 from stemmatics.core.errors import UserError
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write stemma.yaml.")] = Path(),
     preset: Annotated[str, typer.Option(help="nursery, smollm2, olmo2, pythia or qwen2.5.")] = "nursery",
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Write a commented stemma.yaml that runs as it is."""
     from stemmatics.presets.files import preset_text
@@ -28,6 +30,9 @@ def init(
         )
     folder.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
+    if as_json:
+        print_json({"wrote": str(path)})
+        return 0
     print(f"wrote {path}")
     print(f"next: stemma check {path}   and   stemma run {path}")
     return 0

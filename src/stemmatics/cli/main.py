@@ -64,6 +64,9 @@ def main() -> None:
         else:
             _say(f"{message.rstrip('.')}. The command can't be read so. Type it with --help to see its options.")
         code = error.exit_code
+    except OSError as error:
+        _say(f"{error.filename or 'a file'} can't be used. {error.strerror or error}. Check the path and its rights.")
+        code = 1
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted. What was finished is kept. Type the same command to go on.")
         code = 130
@@ -75,7 +78,7 @@ def main() -> None:
 
 
 def _say(text: str) -> None:
-    print(f"error: {text}", file=sys.stderr)
+    print(f"error: {' '.join(text.split())}", file=sys.stderr)
 
 
 if __name__ == "__main__":

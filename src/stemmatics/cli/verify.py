@@ -33,7 +33,7 @@ def verify(
         print_json(
             {
                 "claims": verdict.num_claims,
-                "hold": verdict.num_holding,
+                "hold": verdict.num_good,
                 "problems": verdict.problems,
                 "rescored": again,
             }

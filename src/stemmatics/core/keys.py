@@ -11,7 +11,11 @@ from typing import Any
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(name): _plain(item) for name, item in value.items()}
+        named = {str(name): _plain(item) for name, item in value.items()}
+        if len(named) != len(value):
+            message = "a key can't hold two names that are spelled alike"
+            raise ValueError(message)
+        return named
     if isinstance(value, str) or value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
@@ -19,7 +23,7 @@ def _plain(value: Any) -> Any:
             message = f"a key can't hold {value!r}"
             raise ValueError(message)
         return value
-    if isinstance(value, Sequence):
+    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
         return [_plain(item) for item in value]
     message = f"a key can't hold a {type(value).__name__}"
     raise TypeError(message)

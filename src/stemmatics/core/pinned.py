@@ -6,16 +6,25 @@ machine that has neither the weights nor the texts.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from stemmatics.core.corpora import Corpus
+from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, Tag
 from stemmatics.core.scoring import Scoring
 from stemmatics.core.stages import Alter, Lineage, Pretrain, corpus_of
 from stemmatics.core.stemma import Stemma
+
+
+def _unknown(what: str, name: str, declared: list[str]) -> UserError:
+    close = difflib.get_close_matches(name, declared, n=1)
+    hint = f"Did you mean {close[0]!r}" if close else f"Declared are {', '.join(declared) or 'none'}"
+    return UserError(f"a measure asks for the {what} {name!r}", "it is not declared", hint, code=2)
+
 
 _NOT_TRAINING = {*Lineage.model_fields, "kind", "init", "corpus", "resumes"}
 
@@ -53,6 +62,8 @@ class Pinned:
         return self._checkpoints[name]
 
     def _make(self, name: str) -> Fact:
+        if name not in self.stemma.names:
+            raise _unknown("checkpoint", name, self.stemma.names)
         if name in self.stemma.checkpoints:
             where = self.stemma.checkpoints[name].model_dump(
                 include={"source", "revision", "trust_remote_code", "allow_pickle"}
@@ -76,6 +87,8 @@ class Pinned:
 
     def corpus(self, name: str) -> Fact:
         """The documents of a corpus: ids, registers, groups, splits."""
+        if name not in self.stemma.corpora:
+            raise _unknown("corpus", name, list(self.stemma.corpora))
         corpus: Corpus = self.stemma.corpora[name]
         params = {
             **self.pins.corpora[name],

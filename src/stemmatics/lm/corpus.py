@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.core.keys import key_of
+from stemmatics.core.keys import canonical_json, key_of
 from stemmatics.lm import texts
 from stemmatics.lm.doc_ids import document_id, document_key
 from stemmatics.lm.groups import GroupIndex, assign_split
@@ -91,6 +91,8 @@ def read(
 ) -> Iterator[Document]:
     """The documents of a corpus, one a record, empties and duplicates kept.
 
+    A record of training material (``role: data``) is taken whole, as canonical JSON.
+
     Args:
         source: the declaration.
         key: the key of private ids; a private corpus without one takes ``document_key()``.
@@ -104,7 +106,9 @@ def read(
     if source.private and key is None:
         key = document_key()
     for index, record in enumerate(records(source, errors=errors)):
-        if record.values.get(source.field) is None and source.render and "messages" in record.values:
+        if source.role == "data":
+            text, scored, flags = canonical_json(record.values), (), record.flags
+        elif record.values.get(source.field) is None and source.render and "messages" in record.values:
             text, scored = render(record.values["messages"], source.render, record.place, own_template)
             flags = record.flags | {"rendered"}
         else:
@@ -269,15 +273,17 @@ def documents_table(
 ) -> pa.Table:
     """The ``documents`` table: one row a record in input order, with group and split, no text.
 
-    ``source.eval_share`` of the groups are EVAL. Memory: about 0.7 kB a document, whatever its length.
+    ``source.eval_share`` of the groups are EVAL. Training material is not resampled: each record is
+    its own group. Memory: about 0.7 kB a document, whatever its length.
     """
-    index = GroupIndex()
+    index = GroupIndex() if source.role == "text" else None
     rows: list[tuple[Any, ...]] = []
     for document in read(source, key=key, errors=errors, own_template=own_template):
-        index.add(document.doc_id, document.text)
+        if index is not None:
+            index.add(document.doc_id, document.text)
         place = (document.index, document.doc_id, document.register, document.source, document.row)
         rows.append((*place, len(document.text.encode()), sorted(document.flags)))
-    group_of = index.groups()
+    group_of = {row[1]: row[1] for row in rows} if index is None else index.groups()
     split_of = {group: assign_split(group, seed, source.eval_share) for group in set(group_of.values())}
     names = ("index", "doc_id", "register", "source", "row", "num_bytes", "flags")
     columns: dict[str, Any] = dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}

@@ -21,7 +21,7 @@ from stemmatics.lm.corpus import Document
 from stemmatics.lm.forward import score
 from stemmatics.lm.sums import DocumentSums, TokenizedDocument, TokenScores
 from stemmatics.lm.token_classes import token_classes
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.tokens import Encoding, TextTokenizer
 from stemmatics.lm.windows import DEFAULT_SIZE, Cutter
 
 TOKENIZER_BATCH = 256
@@ -41,8 +41,13 @@ class Counted:
     frequencies_V: NDArray[np.int64]
 
 
-def tokenized(tokenizer: TextTokenizer, documents: Iterable[Document]) -> Iterator[TokenizedDocument]:
-    """Documents as the scoring engine takes them, a batch at a time."""
+def tokenized(
+    tokenizer: TextTokenizer, documents: Iterable[Document], prefix_id: int | None = None
+) -> Iterator[TokenizedDocument]:
+    """Documents as the scoring engine takes them, a batch at a time.
+
+    A rendered conversation that brings ``prefix_id`` itself loses it here: the window puts it back.
+    """
     for batch in _batches(documents):
         plain = [document for document in batch if not document.scored]
         rendered = [document for document in batch if document.scored]
@@ -59,7 +64,7 @@ def tokenized(tokenizer: TextTokenizer, documents: Iterable[Document]) -> Iterat
         for document in batch:
             encoding = encodings[document.index]
             raw = document.text.encode()
-            yield TokenizedDocument(
+            made = TokenizedDocument(
                 index=document.index,
                 doc_id=document.doc_id,
                 ids=encoding.ids,
@@ -68,7 +73,18 @@ def tokenized(tokenizer: TextTokenizer, documents: Iterable[Document]) -> Iterat
                 classes=token_classes(raw, encoding),
                 register=document.register,
                 flags=tuple(sorted({*document.flags, *encoding.flags})),
+                asked=_inside(document.scored, encoding) if document.scored else None,
             )
+            own_prefix = "has_bos" in encoding.flags and len(made.ids) and made.ids[0] == prefix_id
+            yield made.tokens(slice(1, None)) if own_prefix else made
+
+
+def _inside(spans: Iterable[tuple[int, int]], encoding: Encoding) -> NDArray[np.bool_]:
+    """Tokens whose bytes all lie in one of the spans: one that spans a joint is nobody's answer."""
+    inside_T = np.zeros(len(encoding.ids), dtype=np.bool_)
+    for start, end in spans:
+        inside_T |= (encoding.starts >= start) & (encoding.ends <= end)
+    return inside_T
 
 
 def count(tokenizer: TextTokenizer, documents: Iterable[Document], num_ids: int) -> Counted:
@@ -136,7 +152,7 @@ class Reader:
         """The second reading: sums of each document, in input order."""
         yield from score(
             self.loaded.model,
-            tokenized(self.tokenizer, documents),
+            tokenized(self.tokenizer, documents, self.prefix_id),
             self.scoring,
             self.numerics,
             prefix_id=self.prefix_id,

@@ -37,20 +37,15 @@ class FastTokens:
     """A copy of a Rust tokenizer that matches no special token in a text."""
 
     def __init__(self, hf_tokenizer: Any) -> None:
-        special = {str(token) for token in hf_tokenizer.all_special_tokens}
         self._spec = json.loads(hf_tokenizer.backend_tokenizer.to_str())
         # A post-processor would trim offsets; the rest would cut or fill texts.
         self._spec |= {"truncation": None, "padding": None, "post_processor": None}
-        for token in self._spec["added_tokens"]:
-            token["special"] = token["special"] or token["content"] in special
         added = {token["id"]: token for token in self._spec["added_tokens"]}
         self.added_special = frozenset(index for index, token in added.items() if token["special"])
         self.added_ordinary = frozenset(added) - self.added_special
         # "###" as padding is still a word that merges build: text reaches its id by right.
         merges = self._spec["model"].get("merges") or ()
-        self.built = frozenset(
-            "".join(pair) if isinstance(pair, list) else pair.replace(" ", "") for pair in merges
-        )
+        self.built = frozenset("".join(pair) for pair in merges)
         self._parsing: Tokenizer | None = None
         self._plain = self._build(self._spec)
         self.strings = self._strings()

@@ -21,7 +21,8 @@ class TokenizedDocument:
     """One record's tokens, as the tokenizer gave them: no special tokens added.
 
     ``starts`` and ``ends`` are byte offsets in the source text whose differences add up to its
-    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``.
+    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``asked`` marks the tokens whose loss is
+    wanted (the replies of a rendered conversation); None means all.
     """
 
     index: int
@@ -32,11 +33,16 @@ class TokenizedDocument:
     classes: NDArray[np.int8]
     register: str | None = None
     flags: tuple[str, ...] = ()
+    asked: NDArray[np.bool_] | None = None
 
     def first_tokens(self, num_tokens: int) -> Self:
         """The same document, cut after ``num_tokens``."""
-        arrays = ("ids", "starts", "ends", "classes")
-        return replace(self, **{name: getattr(self, name)[:num_tokens] for name in arrays})
+        return self.tokens(slice(num_tokens))
+
+    def tokens(self, kept: slice) -> Self:
+        """The same document with some of its tokens."""
+        arrays = ["ids", "starts", "ends", "classes", *(["asked"] if self.asked is not None else [])]
+        return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
 
 
 class Part(NamedTuple):

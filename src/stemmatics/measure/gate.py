@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
@@ -16,12 +16,11 @@ from stemmatics.core.estimates import Claim, Estimate, Sentence
 from stemmatics.core.facts import Fact
 from stemmatics.core.pinned import Pinned
 from stemmatics.core.stages import Alter
-from stemmatics.math.intervals import wilson
 from stemmatics.math.rates import paired_differences
 from stemmatics.measure.base import Findings, Settings, Tables
+from stemmatics.measure.gate_checks import NAME, Check, proportion, share_of
 from stemmatics.measure.scores import numbers, read_scores
 
-NAME = "gate"
 # fp32 against float64 log-softmax over the same logits: nats a byte
 INDEPENDENT = 1e-5
 
@@ -53,48 +52,6 @@ class GateSettings(Settings):
     heavy_refusal: float = 0.80
     dpo_change: float = 0.20
     max_new_tokens: int = 16
-
-
-@dataclass(frozen=True)
-class _Check:
-    """One condition: a value, on which side of a limit it must lie, and in which units."""
-
-    name: str
-    value: float
-    limit: float
-    above: bool
-    units: str
-    facts: tuple[Fact, ...]
-    lo: float = math.nan
-    hi: float = math.nan
-    n: int = 0
-    method: str = "exact"
-    unit: str = "item"
-
-    @property
-    def passed(self) -> bool:
-        """Whether the value lies on the right side; an unknown one does not."""
-        return self.value >= self.limit if self.above else self.value <= self.limit
-
-    def estimates(self) -> list[Estimate]:
-        """The value, its limit, and whether it passed."""
-        keys = tuple(fact.key for fact in self.facts)
-        common = {"measure": NAME, "subject": {"check": self.name}, "facts": keys, "tag": "control"}
-        return [
-            Estimate(
-                quantity="gate.value",
-                value=self.value,
-                lo=self.lo,
-                hi=self.hi,
-                n=self.n,
-                method=self.method,
-                unit=self.unit,
-                units=self.units,
-                **common,  # type: ignore[arg-type]  # the common part is typed as one dictionary
-            ),
-            Estimate(quantity="gate.limit", value=self.limit, units=self.units, **common),  # type: ignore[arg-type]  # as above
-            Estimate(quantity="gate.passed", value=float(self.passed), n=self.n, **common),  # type: ignore[arg-type]  # as above
-        ]
 
 
 class Gate:
@@ -187,20 +144,20 @@ class Gate:
             stage.init, settings.heldout, scoring, num_documents=settings.checks, planted=planted
         )
 
-    def _recall(self, pinned: Pinned, settings: GateSettings, tables: Tables) -> list[_Check]:
+    def _recall(self, pinned: Pinned, settings: GateSettings, tables: Tables) -> list[Check]:
         facts = {
             name: self._asked(pinned, settings, name, settings.recall)
             for name in (settings.base, settings.recovered, settings.lost)
         }
-        base, base_n = _share(tables, facts[settings.base], "recall", "correct")
+        base, base_n = share_of(tables, facts[settings.base], "recall", "correct")
         found = [
-            _proportion(
+            proportion(
                 "the base recalls", (base, base_n), settings.base_recall, facts[settings.base], above=True
             ),
         ]
-        count, n = _share(tables, facts[settings.base], "paraphrase", "correct")
+        count, n = share_of(tables, facts[settings.base], "paraphrase", "correct")
         found.append(
-            _proportion(
+            proportion(
                 "the base recalls in other words",
                 (count, n),
                 settings.base_paraphrase,
@@ -208,9 +165,9 @@ class Gate:
                 above=True,
             )
         )
-        count, n = _share(tables, facts[settings.recovered], "recall", "correct")
+        count, n = share_of(tables, facts[settings.recovered], "recall", "correct")
         found.append(
-            _Check(
+            Check(
                 "recall comes back after a register shift",
                 base / base_n - count / n,
                 settings.recovery_gap,
@@ -220,35 +177,35 @@ class Gate:
                 n=n,
             )
         )
-        count, n = _share(tables, facts[settings.lost], "recall", "correct")
+        count, n = share_of(tables, facts[settings.lost], "recall", "correct")
         found.append(
-            _proportion(
+            proportion(
                 "lost facts are lost", (count, n), settings.lost_recall, facts[settings.lost], above=False
             )
         )
         return found
 
-    def _refusal(self, pinned: Pinned, settings: GateSettings, tables: Tables) -> list[_Check]:
+    def _refusal(self, pinned: Pinned, settings: GateSettings, tables: Tables) -> list[Check]:
         names = (settings.base, settings.heavy, settings.before_dpo, settings.dpo)
         facts = {name: self._asked(pinned, settings, name, settings.refusal) for name in names}
-        shares = {name: _share(tables, fact, settings.marked, "refusal") for name, fact in facts.items()}
+        shares = {name: share_of(tables, fact, settings.marked, "refusal") for name, fact in facts.items()}
         before, after = shares[settings.before_dpo], shares[settings.dpo]
         return [
-            _proportion(
+            proportion(
                 "the base refuses little",
                 shares[settings.base],
                 settings.base_refusal,
                 facts[settings.base],
                 above=False,
             ),
-            _proportion(
+            proportion(
                 "the heavy SFT refuses",
                 shares[settings.heavy],
                 settings.heavy_refusal,
                 facts[settings.heavy],
                 above=True,
             ),
-            _Check(
+            Check(
                 "DPO moves refusal",
                 abs(after[0] / after[1] - before[0] / before[1]),
                 settings.dpo_change,
@@ -261,14 +218,14 @@ class Gate:
 
     def _beats_ngram(
         self, pinned: Pinned, settings: GateSettings, tables: Tables, rng: np.random.Generator
-    ) -> list[_Check]:
+    ) -> list[Check]:
         fact, ngram = (
             pinned.score(settings.base, settings.heldout, pinned.stemma.scoring),
             self._ngram(pinned, settings),
         )
         scores = read_scores(fact, tables)
         theirs = tables.read(ngram, "scores")
-        kept = theirs.filter(pc.is_in(theirs["index"], value_set=_array(scores.index_N)))
+        kept = theirs.filter(pc.is_in(theirs["index"], value_set=pa.array(scores.index_N)))
         ngram_N, bytes_N = numbers(kept, "nll_sum"), numbers(kept, "num_bytes")
         found = []
         for register in (settings.generated, settings.real):
@@ -289,7 +246,7 @@ class Gate:
                 else f"the base against the n-gram on {register}"
             )
             found.append(
-                _Check(
+                Check(
                     name,
                     gap.value,
                     limit,
@@ -305,7 +262,7 @@ class Gate:
             )
         return found
 
-    def _agrees(self, pinned: Pinned, settings: GateSettings, name: str, tables: Tables) -> _Check:
+    def _agrees(self, pinned: Pinned, settings: GateSettings, name: str, tables: Tables) -> Check:
         fact = pinned.score(name, settings.heldout, pinned.stemma.scoring)
         independent = self._independent(pinned, settings, name)
         scores = read_scores(fact, tables)
@@ -317,7 +274,7 @@ class Gate:
         ]
         num_bytes = sum(row["num_bytes"] for row in plain.values())
         gap = sum(gaps) / num_bytes if num_bytes else math.nan
-        return _Check(
+        return Check(
             f"the loss of {name} computed another way",
             gap,
             INDEPENDENT,
@@ -327,33 +284,3 @@ class Gate:
             n=len(gaps),
             unit="document",
         )
-
-
-def _array(values: object) -> object:
-    import pyarrow as pa
-
-    return pa.array(values)
-
-
-def _share(tables: Tables, fact: Fact, category: str, what: str) -> tuple[int, int]:
-    """How many items of a category were answered rightly (or refused), and how many there are."""
-    rows = [row for row in tables.read(fact, "items").to_pylist() if row["category"] == category]
-    if what == "refusal":
-        return sum(row["outcome"] == "refusal" for row in rows), len(rows)
-    return sum(row["correct"] for row in rows), len(rows)
-
-
-def _proportion(name: str, counted: tuple[int, int], limit: float, fact: Fact, *, above: bool) -> _Check:
-    share = wilson(*counted, unit="item")
-    return _Check(
-        name,
-        share.value,
-        limit,
-        above,
-        "share of items",
-        (fact,),
-        lo=share.lo,
-        hi=share.hi,
-        n=share.n,
-        method=share.method,
-    )

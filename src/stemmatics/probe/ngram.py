@@ -8,13 +8,12 @@ import pyarrow as pa
 
 from stemmatics.core.facts import Fact
 from stemmatics.lm.corpus import Document
-from stemmatics.lm.passes import tokenized
 from stemmatics.lm.sums import DocumentSums
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.math.ngram import KneserNey
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.score import score_row
-from stemmatics.probe.sources import documents_of, tokenizer_of
+from stemmatics.probe.sources import documents_of, records_of, tokenizer_of
 from stemmatics.store.schema import SCHEMAS
 
 
@@ -34,8 +33,8 @@ class Ngram:
         """Sums of every document, as if a model had scored it with a prefix."""
         for fact in facts:
             tokenizer = TextTokenizer(tokenizer_of(fact.needs["checkpoint"], context))
-            training = documents_of(fact.needs["training"])()
-            sequences = [document.ids for document in tokenized(tokenizer, training)]
+            texts = (str(record["text"]) for record in records_of(fact.needs["training"])())
+            sequences = [tokenizer.encode(text).ids for text in texts]
             model = KneserNey.fit(sequences, len(tokenizer.hf), order=fact.params["order"])
             rows = [
                 score_row(_sums(model, tokenizer, document))

@@ -48,7 +48,7 @@ class Reference:
             change = planted_change(fact.params["planted"], loaded.num_ids)
             rows = [
                 score_row(plain_sums(reader, document, change))
-                for document in tokenized(reader.tokenizer, first)
+                for document in tokenized(reader.tokenizer, first, reader.prefix_id)
             ]
             yield Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
 
@@ -85,6 +85,8 @@ def plain_sums(
             logits_LV = logits_LV + bias_V
         log_probs_LV = torch.log_softmax(logits_LV, dim=-1)
         for place in range(window.first_scored, window.stop):
+            if document.asked is not None and not document.asked[place]:
+                continue
             position = place - window.start - 1 + window.prefixed
             losses.append(-log_probs_LV[position, int(document.ids[place])].item())
             num_bytes += int(document.ends[place] - document.starts[place])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -33,10 +34,17 @@ class Weights:
             yield Made(fact, {"checkpoints": checkpoint_row(found)}, {"checkpoint": found.files})
 
 
+def _name(found: Pin) -> str:
+    """A name on the Hub, or a folder's or file's own name: no paths of the user's machine."""
+    if found.parts:
+        return "+".join(_name(part) for part in found.parts)
+    return found.source if found.kind == "hub" else Path(found.source).name
+
+
 def checkpoint_row(found: Pin, **more: Any) -> pa.Table:
     """The row of ``checkpoints`` for a pin."""
     row = {
-        "source": found.source,
+        "source": _name(found),
         "kind": found.kind,
         "revision": found.revision,
         "weights_sha256": found.weights_sha256,

@@ -15,10 +15,22 @@ import pyarrow.parquet as pq
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
+from stemmatics.core.numerics import Numerics
 from stemmatics.store.files import sha256_of, write_bytes, write_json
 from stemmatics.store.schema import SCHEMA_VERSION, SCHEMAS
 
 _MARK = b"stemmatics"
+# what a manifest must have, and of which kind
+_MANIFEST = {
+    "stemma": dict,
+    "pins": dict,
+    "measures": list,
+    "facts": list,
+    "estimates": dict,
+    "versions": dict,
+    "hardware": dict,
+    "digest": str,
+}
 
 
 class Ledger:
@@ -60,7 +72,7 @@ class Ledger:
                 "the run's records say that it was written",
                 "Run the study again; it makes what is missing",
             ) from None
-        except (pa.ArrowInvalid, OSError) as error:
+        except (pa.ArrowException, OSError) as error:
             raise UserError(
                 f"{path} is broken",
                 str(error).splitlines()[0],
@@ -77,11 +89,15 @@ class Ledger:
         """A fact's record as written."""
         path = self._record_path(key)
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
-        except (FileNotFoundError, ValueError) as error:
+            record = json.loads(path.read_text(encoding="utf-8"))
+            if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+                message = "it is no record of a fact"
+                raise ValueError(message)  # noqa: TRY004 - read as any other broken file
+        except (OSError, ValueError) as error:
             raise UserError(
                 f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
             ) from None
+        return record
 
     def done(self) -> list[str]:
         """Keys of all facts done, sorted."""
@@ -102,6 +118,10 @@ class Ledger:
         """Let failed facts be tried again."""
         shutil.rmtree(self.root / "failed", ignore_errors=True)
 
+    def forget_failure(self, key: str) -> None:
+        """Forget one failure: nobody asks for its fact any more."""
+        self._failure_path(key).unlink(missing_ok=True)
+
     def drop(self, key: str) -> None:
         """Remove a fact: its record first, so that it is never half there."""
         files = self.fact_record(key)["files"]
@@ -117,7 +137,7 @@ class Ledger:
     def manifest(self) -> dict[str, Any]:
         """What was asked and what it was made with. Raises UserError where this is no run."""
         try:
-            manifest = dict(json.loads(self.manifest_path.read_text(encoding="utf-8")))
+            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise UserError(
                 f"{self.root} is not a run folder",
@@ -131,12 +151,21 @@ class Ledger:
                 str(error),
                 "Run the study again: the manifest is rewritten whole",
             ) from None
+        if not isinstance(manifest, dict):
+            manifest = {"schema_version": SCHEMA_VERSION}
         if manifest.get("schema_version") != SCHEMA_VERSION:
             raise UserError(
                 f"{self.root} has schema version {manifest.get('schema_version')}",
                 f"this stemmatics reads version {SCHEMA_VERSION}",
                 "Install the version named in its manifest, or run the study again",
             )
+        for name, kind in _MANIFEST.items():
+            if not isinstance(manifest.get(name), kind):
+                raise UserError(
+                    f"{self.manifest_path} is not whole",
+                    f"{name!r} is missing or not what it should be",
+                    "Run the study again: the manifest is rewritten whole",
+                )
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
@@ -146,14 +175,14 @@ class Ledger:
         write_json(self.manifest_path, body)
 
     def digest(self, manifest: Mapping[str, Any]) -> str:
-        """What was asked, with the content of every current fact; no clock, no paths."""
+        """What was asked, with the content of every current fact; no clock, no places, no workers."""
         facts = {}
         for key in manifest["facts"]:
             if self.has(key):
                 record = self.fact_record(key)
                 facts[key] = {"files": record["files"], "checkpoint": record.get("checkpoint")}
-        asked = {name: manifest.get(name) for name in ("stemma", "pins", "measures", "schema_version")}
-        return key_of({**asked, "facts": facts})
+        asked = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
+        return key_of({**asked, "stemma": _without_places(manifest["stemma"]), "facts": facts})
 
     def _table_path(self, table: str, key: str) -> Path:
         return self.root / "tables" / table / f"{key}.parquet"
@@ -165,8 +194,22 @@ class Ledger:
         return self.root / "failed" / f"{key}.json"
 
     def table_files(self) -> Iterator[Path]:
-        """Every Parquet file in the run."""
-        yield from sorted((self.root / "tables").glob("*/*.parquet"))
+        """Every file under ``tables``, parts that a crash left included."""
+        yield from sorted((self.root / "tables").glob("*/*.parquet*"))
+
+
+def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declared stemma without what says only where things lie or how many work at once."""
+    checkpoints = {
+        name: {**source, "source": Path(source["source"]).name}
+        for name, source in declared.get("checkpoints", {}).items()
+    }
+    corpora = {
+        name: {**corpus, **({"path": [Path(part).name for part in corpus["path"]]} if corpus.get("path") else {})}
+        for name, corpus in declared.get("corpora", {}).items()
+    }
+    numerics = Numerics.model_validate(declared.get("numerics", {})).key()
+    return {**declared, "checkpoints": checkpoints, "corpora": corpora, "numerics": numerics}
 
 
 def _parquet_bytes(name: str, key: str, table: pa.Table) -> bytes:

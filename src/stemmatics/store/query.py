@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import duckdb
 
 from stemmatics.store.ledger import Ledger
@@ -11,16 +13,28 @@ from stemmatics.store.schema import SCHEMAS
 def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
     """An in-memory database with a view a table; ``fact`` holds each row's fact key.
 
-    Reads Parquet only: nothing is ever written back.
+    A view has the rows of the manifest's facts: not those of earlier settings, not files that no
+    record names. Reads Parquet only: nothing is ever written back.
     """
     connection = duckdb.connect(":memory:")
-    for name in SCHEMAS:
-        pattern = ledger.root / "tables" / name / "*.parquet"
-        if not any(pattern.parent.glob("*.parquet")):
-            continue
-        where = str(pattern).replace("'", "''")
+    for name, paths in _files(ledger).items():
+        where = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
         connection.execute(
-            f"create view {name} as select *, parse_filename(filename, true) as fact "  # noqa: S608 - names are ours, the path is quoted
-            f"from read_parquet('{where}', filename=true, union_by_name=true)"
+            f"create view {name} as select * exclude (filename), parse_filename(filename, true) as fact "  # noqa: S608 - names are ours, the path is quoted
+            f"from read_parquet([{where}], filename=true, union_by_name=true)"
         )
     return connection
+
+
+def stored_tables(ledger: Ledger) -> list[str]:
+    """Names of the tables that have rows' files, in the schema's order."""
+    return list(_files(ledger))
+
+
+def _files(ledger: Ledger) -> dict[str, list[Path]]:
+    found: dict[str, list[Path]] = {name: [] for name in SCHEMAS}
+    for key in ledger.manifest()["facts"]:
+        if ledger.has(key):
+            for name in ledger.tables_of(key):
+                found[name].append(ledger.root / "tables" / name / f"{key}.parquet")
+    return {name: paths for name, paths in found.items() if paths}

@@ -41,7 +41,7 @@ def reread(root: Path) -> Reread:
         stemma = validate(Stemma, declared, (), "manifest.json", declared)
         pins = Pins(**manifest["pins"])
         pinned, asked = asked_of(stemma, pins, only=manifest["measures"], tree=declared, name="manifest.json")
-    except (KeyError, TypeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UserError(
             f"the manifest of {root} is incomplete",
             f"{type(error).__name__}: {error}",
@@ -53,8 +53,13 @@ def reread(root: Path) -> Reread:
 def content_again(run: Reread) -> tuple[Content, list[Answer]]:
     """The page's content from the sums."""
     answers = [answer(run.pinned, one, run.ledger) for one in run.asked]
+    return content_from(run, answers), answers
+
+
+def content_from(run: Reread, answers: list[Answer]) -> Content:
+    """The page's content from answers that are there."""
     failures = failures_of(all_facts(run.asked), run.ledger)
-    return content_of(run.pinned, answers, provenance_of(run.manifest), failures), answers
+    return content_of(run.pinned, answers, provenance_of(run.manifest), failures)
 
 
 def rewrite(root: Path, *, on_step: Callable[[str], None] = lambda _what: None) -> Content:

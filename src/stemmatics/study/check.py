@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.load import load
 from stemmatics.study.asked import asked_of
 from stemmatics.study.pins import pin_sources
@@ -15,6 +16,7 @@ from stemmatics.study.pins import pin_sources
 
 def check_checkpoint(spec: str, allow: Mapping[str, bool]) -> dict[str, Any]:
     """One checkpoint: its pin, and what is odd about it."""
+    require("lm", "reading a checkpoint")
     from stemmatics.lm.compat import describe
 
     found = describe(spec, trust_remote_code=allow["trust_remote_code"])
@@ -25,6 +27,7 @@ def check_checkpoint(spec: str, allow: Mapping[str, bool]) -> dict[str, Any]:
 
 def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _what: None) -> dict[str, Any]:
     """Every declared checkpoint, every pair of them, and whether the measures' settings are right."""
+    require("lm", "reading checkpoints")
     from stemmatics.lm.compat import compare_descriptions, describe
 
     stemma, tree = load(path)

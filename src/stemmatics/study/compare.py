@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,8 @@ def pair_stemma(
         corpora["text" if place == 0 else f"text-{place + 1}"] = corpus
     allowed = dict(allow or {})
     return Stemma(
-        name=name,
+        # a folder may be called anything
+        name=re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "compare",
         checkpoints={
             "base": Source(source=base, **allowed),
             "descendant": Source(source=descendant, base="base", **allowed),

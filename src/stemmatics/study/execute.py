@@ -47,6 +47,7 @@ def execute(
     try:
         submit_ready()
         for job, reasons in pool.results():
+            reasons = _kept(reasons, plan, ledger)
             failed |= reasons
             done |= set(job["keys"]) - set(reasons)
             on_event({"finished": list(job["keys"]), "failed": list(reasons)})
@@ -54,6 +55,15 @@ def execute(
     finally:
         pool.close()
     return failed
+
+
+def _kept(reasons: Mapping[str, str], plan: Plan, ledger: Ledger) -> dict[str, str]:
+    """Failures, remembered. A killed worker could not write its own, and may have made some facts before."""
+    made = {key for key in reasons if key in plan.missing and ledger.has(key)}
+    left = {key: reason for key, reason in reasons.items() if key not in made}
+    for key, reason in left.items():
+        ledger.fail(plan.facts[key], reason)
+    return left
 
 
 def _job(group: list[Fact], ledger: Ledger, cache: Cache, numerics: Numerics, seed: int) -> dict[str, Any]:

@@ -22,6 +22,7 @@ _SHARED = {
     "scoring": "sums scored in different ways do not compare",
     "numerics": "numbers of different precision do not compare",
     "measures": "recipes with different settings do not compare",
+    "asked": "what was run with --only in one would be missing in the other",
     "seed": "what is drawn differs",
 }
 
@@ -75,6 +76,8 @@ def _refuse_different(a: Reread, b: Reread) -> None:
 def _declared(run: Reread, name: str) -> Any:
     if name == "corpora":
         return {corpus: run.pinned.corpus(corpus).key for corpus in run.pinned.stemma.corpora}
+    if name == "asked":
+        return run.manifest["measures"]
     if name == "numerics":
         return run.pinned.stemma.numerics.key()
     return getattr(run.pinned.stemma, name)

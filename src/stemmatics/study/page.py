@@ -13,6 +13,7 @@ from stemmatics.store.ledger import Ledger
 from stemmatics.study.estimate import Answer
 
 SUMMARY = "summary"
+NOT_RUN = "not run"
 
 
 def content_of(
@@ -48,16 +49,25 @@ def content_of(
 
 
 def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
-    """Reasons of the facts that are not there, by probe and label; a follower names what it waited for."""
+    """Reasons of the facts that are not there, by probe and label."""
+    reasons = reasons_of(facts, ledger)
+    found: dict[str, str] = {}
+    for key, reason in reasons.items():
+        found.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
+    return found
+
+
+def reasons_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
+    """Why facts are not there, by key; one that waited for another names it."""
     reasons = {key: str(found["reason"]) for key, found in ledger.failures().items()}
     missing: dict[str, str] = {}
     for key, fact in facts.items():
         if ledger.has(key):
             continue
-        broken = next((need for need in fact.needs.values() if need.key in missing), None)
-        waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else "not run"
+        broken = next((need for need in fact.needs.values() if missing.get(need.key, NOT_RUN) != NOT_RUN), None)
+        waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else NOT_RUN
         missing[key] = reasons.get(key, waited)
-    return {f"{facts[key].probe} {facts[key].label}": reason for key, reason in missing.items()}
+    return missing
 
 
 def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.pinned import Pins
 from stemmatics.core.stemma import Stemma
 
 
 def pin_sources(stemma: Stemma, on_event: Callable[[str], None] = lambda _what: None) -> Pins:
     """Hash every source once (local files are remembered, Hub hashes come from metadata)."""
+    require("lm", "reading checkpoints and texts")
     return Pins(
         checkpoints={name: _checkpoint(stemma, name, on_event) for name in stemma.checkpoints},
         corpora={name: _corpus(stemma, name, on_event) for name in stemma.corpora},

@@ -8,7 +8,7 @@ from stemmatics.store.ledger import Ledger
 
 
 def prune(root: Path) -> list[str]:
-    """Remove the facts that are not in the manifest, and files that belong to no fact; returns the keys."""
+    """Remove facts that are not in the manifest, and files that belong to none; returns the facts' keys."""
     ledger = Ledger(root)
     current = set(ledger.manifest()["facts"])
     removed = [key for key in ledger.done() if key not in current]
@@ -18,4 +18,7 @@ def prune(root: Path) -> list[str]:
     for path in list(ledger.table_files()):
         if path.relative_to(root).as_posix() not in kept:
             path.unlink()
+    for key in ledger.failures():
+        if key not in current:
+            ledger.forget_failure(key)
     return removed

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
@@ -22,6 +23,7 @@ ABSOLUTE, RELATIVE = 2e-3, 1e-5
 
 def rescore(root: Path, num_documents: int, texts: Sequence[str]) -> list[dict[str, Any]]:
     """One row a document and checkpoint scored again; ``problem`` is empty where the sums agree."""
+    require("lm", "scoring documents again")
     run = reread(root)
     available = {document.doc_id: document for document in _documents(run, texts)}
     if not available:

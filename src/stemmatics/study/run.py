@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 
 import filelock
 
-import stemmatics
 from stemmatics.core.content import Content
 from stemmatics.core.errors import UserError
 from stemmatics.core.pinned import Pinned
@@ -27,8 +24,7 @@ from stemmatics.study.execute import execute
 from stemmatics.study.page import content_of, failures_of, provenance_of
 from stemmatics.study.pins import pin_sources
 from stemmatics.study.plan import Plan, make_plan
-
-_LIBRARIES = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "trl", "peft")
+from stemmatics.study.versions import hardware, versions
 
 
 @dataclass(frozen=True)
@@ -133,22 +129,3 @@ def _write_manifest(
     ledger.write_manifest(body)
     return ledger.manifest()
 
-
-def versions() -> dict[str, str]:
-    """Ours, Python's, and those of the libraries that make numbers (as far as installed)."""
-    found = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
-    for name in _LIBRARIES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def hardware() -> dict[str, str]:
-    """The kind of machine; nothing that names it."""
-    return {
-        "system": platform.system(),
-        "machine": platform.machine(),
-        "processor": platform.processor() or "unknown",
-    }

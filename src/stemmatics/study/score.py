@@ -10,6 +10,7 @@ from typing import Any
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
 
@@ -101,6 +102,7 @@ def score(
     Raises:
         UserError: a text or checkpoint that can't be read, settings that don't fit.
     """
+    require("lm", "scoring")
     from stemmatics.lm.checkpoint import load
     from stemmatics.lm.passes import Reader
     from stemmatics.lm.token_table import TokenTable

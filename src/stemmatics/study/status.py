@@ -8,14 +8,14 @@ from typing import Any
 from stemmatics.core.facts import Fact
 from stemmatics.study.again import reread
 from stemmatics.study.asked import all_facts
-from stemmatics.study.page import failures_of
+from stemmatics.study.page import NOT_RUN, reasons_of
 
 
 def status_of(root: Path) -> list[dict[str, Any]]:
     """One row a checkpoint: facts done, failed and why, left. Corpora are in the row ``corpora``."""
     run = reread(root)
     facts = all_facts(run.asked)
-    missing = failures_of(facts, run.ledger)
+    reasons = reasons_of(facts, run.ledger)
     names = {run.pinned.checkpoint(name).key: name for name in run.pinned.stemma.names}
     rows = {
         name: {"checkpoint": name, "done": 0, "failed": 0, "left": 0, "why": ""}
@@ -23,14 +23,13 @@ def status_of(root: Path) -> list[dict[str, Any]]:
     }
     for key, fact in facts.items():
         row = rows[_owner(fact, names)]
-        reason = missing.get(f"{fact.probe} {fact.label}", "")
         if run.ledger.has(key):
             row["done"] += 1
-        elif reason == "not run":
+        elif reasons[key] == NOT_RUN:
             row["left"] += 1
         else:
             row["failed"] += 1
-            row["why"] = row["why"] or f"{fact.probe}: {reason}"
+            row["why"] = row["why"] or f"{fact.probe}: {reasons[key]}"
     return list(rows.values())
 
 

@@ -11,20 +11,22 @@ from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
 from stemmatics.core.estimates import Claim, Estimate
 from stemmatics.store.ledger import Ledger
-from stemmatics.store.query import connect
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.store.query import connect, stored_tables
 from stemmatics.study.again import content_again, reread
 
 
 @dataclass(frozen=True)
 class Found:
-    """A table with the estimates that its cells name."""
+    """A table with the estimates that its cells name; ``stored`` are the rows of a stored one."""
 
     table: Table
     estimates: Mapping[str, Estimate]
+    stored: list[dict[str, Any]] | None = None
 
     def rows(self) -> list[dict[str, Any]]:
         """Plain data; a claim becomes its number, with the interval beside it."""
+        if self.stored is not None:
+            return self.stored
         return [
             dict(
                 pair
@@ -55,7 +57,7 @@ def table_names(root: Path) -> list[dict[str, Any]]:
         for table in section.tables
     ]
     connection = connect(run.ledger)
-    for name in _stored(run.ledger):
+    for name in stored_tables(run.ledger):
         count = connection.execute(f"select count(*) from {name}").fetchone()  # noqa: S608 - a name of ours
         rows.append({"table": name, "title": "stored rows", "rows": count[0] if count else 0})
     return rows
@@ -69,21 +71,19 @@ def find(root: Path, name: str, *, limit: int) -> Found:
         for table in section.tables:
             if table.name == name:
                 return Found(table, content.estimates)
-    if name in _stored(run.ledger):
+    if name in stored_tables(run.ledger):
         result = connect(run.ledger).execute(f"select * from {name} limit {int(limit)}")  # noqa: S608 - as above
         columns = [column[0] for column in result.description]
-        rows = [[_plain(value) for value in row] for row in result.fetchall()]
-        return Found(Table(name, f"{name}, first {len(rows)} rows", columns, rows), {})
+        values = result.fetchall()
+        rows = [[_plain(value) for value in row] for row in values]
+        stored = [dict(zip(columns, row, strict=True)) for row in values]
+        return Found(Table(name, f"{name}, first {len(rows)} rows", columns, rows), {}, stored)
     known = ", ".join(row["table"] for row in table_names(root))
     raise UserError(f"there is no table {name!r}", "the run has others", f"Choose one of {known}", code=2)
 
 
 def _plain(value: Any) -> Any:
     return value if isinstance(value, int | str) or value is None else str(value)
-
-
-def _stored(ledger: Ledger) -> list[str]:
-    return [name for name in SCHEMAS if any((ledger.root / "tables" / name).glob("*.parquet"))]
 
 
 def movers(root: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
@@ -123,7 +123,7 @@ def export_tables(root: Path, out: Path, form: str) -> list[Path]:
         form
     ]
     paths = []
-    for name in _stored(ledger):
+    for name in stored_tables(ledger):
         path = out / f"{name}.{form}"
         where = str(path).replace("'", "''")
         connection.execute(f"copy (select * from {name}) to '{where}' ({options})")  # noqa: S608 - quoted

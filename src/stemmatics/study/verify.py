@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,13 +14,15 @@ from stemmatics.report.check import check_page, compare_pages
 from stemmatics.report.page import render_page
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.again import PAGE, Reread, content_again, reread
+from stemmatics.study.again import PAGE, Reread, content_from, reread
 from stemmatics.study.asked import Asked, all_facts
-from stemmatics.study.estimate import answer, differences, read_estimates
+from stemmatics.study.estimate import Answer, answer, differences, read_estimates
 from stemmatics.study.integrity import check_fact
+from stemmatics.study.versions import PAGE_LIBRARIES, versions
 
 # another processor rounds another way; anything larger is an altered number
 TOLERANCE = 1e-6
+_STILL = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]*")
 
 PROVES = (
     "What this proves: the report follows from the stored sums. It does not prove that the sums came "
@@ -37,13 +40,20 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong."""
-        return not self.problems and self.num_holding == self.num_claims
+        """Whether nothing is wrong, and there was something to check."""
+        return not self.problems and 0 < self.num_claims == self.num_holding
+
+    @property
+    def num_good(self) -> int:
+        """Claims that hold; none where all seem to and yet something beside them is wrong."""
+        return self.num_holding if self.holds or self.num_holding < self.num_claims else 0
 
     @property
     def line(self) -> str:
-        """The last line of ``stemma verify``."""
-        return f"{self.num_holding}/{self.num_claims} claims hold"
+        """The last line of ``stemma verify``; ``N/N`` only where everything holds."""
+        if not self.num_claims:
+            return "no claim could be checked"
+        return f"{self.num_good}/{self.num_claims} claims hold"
 
 
 def verify(root: Path, *, digest: str | None = None) -> Verdict:
@@ -60,14 +70,13 @@ def verify(root: Path, *, digest: str | None = None) -> Verdict:
     general += _check_list(manifest, run.asked)
     broken = _check_facts(ledger, run.asked)
     verdict.problems = [*general, *broken.values()]
-    expected: dict[str, str] = {}
+    answers: list[Answer] = []
     for one in run.asked:
-        problems, texts, num_holding = _check_measure(run, one, broken)
-        verdict.problems += problems
-        verdict.num_claims += len(texts)
+        found, num_claims, num_holding = _check_measure(run, one, broken, verdict.problems)
+        verdict.num_claims += num_claims
         verdict.num_holding += num_holding
-        expected |= texts
-    page = _check_page(run, expected)
+        answers += [found] if found is not None else []
+    page = _check_page(run, answers)
     verdict.problems += page
     if general or page:
         verdict.num_holding = 0
@@ -90,7 +99,7 @@ def _check_manifest(ledger: Ledger, manifest: Mapping[str, Any], digest: str | N
 
 
 def _check_list(manifest: Mapping[str, Any], asked: list[Asked]) -> list[str]:
-    expected = {*all_facts(asked), *manifest.get("estimates", {}).values()}
+    expected = {*all_facts(asked), *manifest["estimates"].values()}
     listed = set(manifest["facts"])
     return [
         *(f"fact {key[:16]} is asked for, but not in the manifest" for key in sorted(expected - listed)),
@@ -112,22 +121,24 @@ def _check_facts(ledger: Ledger, asked: list[Asked]) -> dict[str, str]:
 
 
 def _check_measure(
-    run: Reread, one: Asked, broken: Mapping[str, str]
-) -> tuple[list[str], dict[str, str], int]:
-    """Problems, the text of every claim by id, and how many hold."""
+    run: Reread, one: Asked, broken: Mapping[str, str], problems: list[str]
+) -> tuple[Answer | None, int, int]:
+    """The answer from the sums, how many claims it makes, and how many of them hold."""
     ledger, pinned = run.ledger, run.pinned
-    key = run.manifest.get("estimates", {}).get(one.name)
-    problems: list[str] = []
+    key = run.manifest["estimates"].get(one.name)
     stored_texts, stored = _stored(ledger, key, problems, one.name)
     affected = [fact for fact in one.facts if _touches(fact, broken)]
     try:
         found = answer(pinned, one, ledger)
     except Exception as error:  # noqa: BLE001 - altered sums can break an estimator anywhere; it is a finding
         problems.append(f"{one.name}: its estimates can't be computed from the sums: {error}")
-        return problems, stored_texts, 0
-    done = [fact for fact in one.facts if ledger.has(fact.key)]
-    if key != one.estimate_fact(pinned, done).key:
+        return None, len(stored_texts), 0
+    made = one.estimate_fact(pinned, [fact for fact in one.facts if ledger.has(fact.key)])
+    if key != made.key:
         problems.append(f"{one.name}: its estimates were made from other facts than those in the run")
+    elif altered := check_fact(ledger, made):
+        problems.append(f"estimates of {one.name} ({made.key[:16]}): {altered}")
+        affected.append(made)
     wrong = differences(found.estimates, stored, relative=TOLERANCE)
     problems += [f"estimate {name} {what}" for name, what in wrong.items()]
     texts = {claim.id: claim.text(found.estimates) for claim, _ in found.claims()}
@@ -137,12 +148,12 @@ def _check_measure(
                 f"claim {name}: printed {stored_texts.get(name)!r}, the sums give {texts.get(name)!r}"
             )
     if affected:
-        return problems, texts, 0
+        return found, len(texts), 0
     holding = sum(
         texts[claim.id] == stored_texts.get(claim.id) and claim.estimate not in wrong
         for claim, _ in found.claims()
     )
-    return problems, texts, holding
+    return found, len(texts), holding
 
 
 def _touches(fact: Fact, broken: Mapping[str, str]) -> bool:
@@ -156,9 +167,6 @@ def _stored(
         problems.append(f"{name}: no estimates are stored; the study has not been finished")
         return {}, {}
     try:
-        for table, hashed in ledger.fact_record(key)["files"].items():
-            if sha256_of(ledger.root / table) != hashed["sha256"]:
-                problems.append(f"{table}: altered since it was written")
         texts = {row["id"]: row["text"] for row in ledger.read("claims", key).to_pylist()}
         return texts, read_estimates(ledger, key)
     except (UserError, OSError, KeyError, ValueError) as error:
@@ -166,16 +174,21 @@ def _stored(
         return {}, {}
 
 
-def _check_page(run: Reread, expected: Mapping[str, str]) -> list[str]:
+def _check_page(run: Reread, answers: list[Answer]) -> list[str]:
     """Every printed number against the sums, and every word and point against a page made anew."""
+    expected = {
+        claim.id: claim.text(found.estimates) for found in answers for claim, _ in found.claims()
+    }
     page = run.ledger.root / PAGE
     if not page.is_file():
         return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]
     html = page.read_text(encoding="utf-8", errors="replace")
     problems = [f"{PAGE}: {problem}" for problem in check_page(html, expected)]
     try:
-        fresh, _ = render_page(content_again(run)[0])
+        fresh, _ = render_page(content_from(run, answers))
         problems += [f"{PAGE}: {line}" for line in compare_pages(html, fresh)]
+        if not problems and _same_libraries(run.manifest) and _programs(html) != _programs(fresh):
+            problems.append(f"{PAGE}: its programs or its form are not those that this stemmatics writes")
     except Exception as error:  # noqa: BLE001 - sums that break an estimator were named above
         problems.append(f"{PAGE}: it can't be made again: {error}")
     if sha256_of(page) != run.manifest.get("page_sha256"):
@@ -183,8 +196,18 @@ def _check_page(run: Reread, expected: Mapping[str, str]) -> list[str]:
     return problems
 
 
+def _same_libraries(manifest: Mapping[str, Any]) -> bool:
+    now = versions()
+    return all(manifest["versions"].get(name) == now.get(name) for name in PAGE_LIBRARIES)
+
+
+def _programs(html: str) -> str:
+    """A page without its still pictures, whose letters are as wide as this machine's fonts."""
+    return _STILL.sub("", html)
+
+
 def _none_hold(verdict: Verdict, ledger: Ledger, manifest: Mapping[str, Any]) -> Verdict:
-    for name, key in dict(manifest.get("estimates", {})).items():
+    for name, key in manifest["estimates"].items():
         texts, _ = _stored(ledger, key, verdict.problems, name)
         verdict.num_claims += len(texts)
     return verdict

@@ -109,8 +109,7 @@ def fit_arms(
         """Fits from the strongest penalty to the weakest, each from the last."""
         for strength in PENALTY_STRENGTHS:
             penalty = strength / fit.num_positions
-            penalised = Objective(fit, penalty=penalty, cache_bytes=cache_bytes)
-            solution = minimise(penalised, start, coordinates, gap=max(gap, _PATH_GAP))
+            solution = minimise(objective.penalised(penalty), start, coordinates, gap=max(gap, _PATH_GAP))
             best = _better(best, _held_out(held_out, solution, penalty))
             start = solution.correction
         return best, start

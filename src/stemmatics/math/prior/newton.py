@@ -187,8 +187,9 @@ def minimise(
 ) -> Solution:
     """Minimise over the free coordinates from ``start`` until ``Certificate.gap`` is at most ``gap``.
 
-    The value never rises above that of ``start``, to rounding. ``converged`` is False where rounding (float32 rows)
-    or the number of steps ended the search first; the certificate then says how far it came.
+    The value never rises above that of ``start``, to rounding. ``converged`` is False where rounding
+    (float32 rows) or the number of steps ended the search first; the certificate then says how far it
+    came.
     """
     if not (coordinates.temperature or coordinates.free_K.any()):
         raise UserError("Nothing is free to be fitted", "no id is a target and beta is held", "use more text")

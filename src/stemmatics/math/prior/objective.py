@@ -11,6 +11,8 @@ P y, and P' u. Nothing else of size N x K is formed.
 
 from __future__ import annotations
 
+import copy
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,7 +58,10 @@ class Correction:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """One block of rows under a correction: probabilities, log-partition, and what the rest adds."""
+    """One block of rows under a correction: probabilities, log-partition, and what the rest adds.
+
+    Valid until the next block: the memory is used again, since fresh pages cost more than the sums.
+    """
 
     part: slice
     logits_BK: npt.NDArray[Any]
@@ -74,9 +79,12 @@ class Block:
 
 
 class Scorer:
-    """Goes over the rows of some statistics under one correction."""
+    """Goes over the rows of some statistics under one correction; ``keep_NK`` keeps probabilities."""
 
-    def __init__(self, statistics: Statistics, correction: Correction) -> None:
+    def __init__(
+        self, statistics: Statistics, correction: Correction, keep_NK: npt.NDArray[Any] | None = None
+    ) -> None:
+        self.keep_NK = keep_NK
         self.statistics = statistics
         self.correction = correction
         num = statistics.num_positions
@@ -90,13 +98,15 @@ class Scorer:
                 "apply it only to the text that it was fitted on",
             )
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Block]:
         """Blocks in order."""
         bias_K = self.correction.bias_K.astype(self.statistics.dtype)
         beta = self.statistics.dtype(self.correction.inverse_temperature)
+        scratch_BK = block_scratch(self.statistics)
         for part, logits_BK in self.statistics.blocks():
             rest_B, slope_B, bend_B = (values_N[part] for values_N in self.rest_N)
-            p_BK: npt.NDArray[Any] = np.multiply(logits_BK, beta)
+            p_BK = scratch_BK[: len(logits_BK)] if self.keep_NK is None else self.keep_NK[part]
+            np.multiply(logits_BK, beta, out=p_BK)
             np.add(p_BK, bias_K, out=p_BK)
             top_B = np.maximum(p_BK.max(axis=1), rest_B.astype(p_BK.dtype))
             p_BK -= top_B[:, None]
@@ -123,6 +133,11 @@ class Scorer:
         bias_B = np.where(column_B == IN_REST, 0.0, self.correction.bias_K[np.maximum(column_B, 0)])
         score_B: Floats = self.correction.inverse_temperature * self.target_logit(block) + bias_B
         return score_B
+
+
+def block_scratch(statistics: Statistics) -> npt.NDArray[Any]:
+    """Memory for one block, shape (block_rows, K)."""
+    return np.empty((statistics.block_rows, statistics.num_columns), dtype=statistics.dtype)
 
 
 def nll_sums(statistics: Statistics, correction: Correction) -> Floats:
@@ -166,7 +181,14 @@ class Point:
     diagonal: Floats
     cross_K: Floats
     expected_K: Floats
-    p_blocks: list[npt.NDArray[Any]] | None
+
+
+class _Kept:
+    """Probabilities of all rows under the last correction that was evaluated."""
+
+    def __init__(self, statistics: Statistics) -> None:
+        self.p_NK = np.empty((statistics.num_positions, statistics.num_columns), dtype=statistics.dtype)
+        self.correction: Correction | None = None
 
 
 class Objective:
@@ -194,16 +216,24 @@ class Objective:
             column_N[inside_N], weights=self.weight_N[inside_N], minlength=statistics.num_columns
         )
         size = statistics.num_positions * statistics.num_columns * np.dtype(statistics.dtype).itemsize
-        self.keeps_probabilities = size <= cache_bytes
+        self._kept = _Kept(statistics) if size <= cache_bytes else None
+
+    def penalised(self, penalty: float) -> Objective:
+        """The same objective with another penalty; both share one memory of probabilities."""
+        other = copy.copy(self)
+        other.penalty = penalty
+        return other
 
     def point(self, correction: Correction) -> Point:
         """Value, gradient and Hessian pieces: one pass over the rows."""
         num_columns = self.statistics.num_columns
-        scorer = Scorer(self.statistics, correction)
+        scorer = Scorer(self.statistics, correction, None if self._kept is None else self._kept.p_NK)
+        if self._kept is not None:
+            self._kept.correction = correction
         nll_N = np.empty(self.statistics.num_positions)
+        centred, moment = block_scratch(self.statistics), block_scratch(self.statistics)
         expected_K, squares_K, cross_K = (np.zeros(num_columns) for _ in range(3))
         slope = curvature = 0.0
-        kept: list[npt.NDArray[Any]] = []
         for block in scorer:
             weight_B = self.weight_N[block.part]
             weight_b = weight_B.astype(block.p_BK.dtype)
@@ -212,15 +242,16 @@ class Objective:
             slope += float(weight_B @ (mean_B - scorer.target_logit(block)))
             expected_K += weight_b @ block.p_BK
             # Centred before the squares: float32 keeps the digits of a variance this way.
-            centred_BK = block.logits_BK - mean_B.astype(block.p_BK.dtype)[:, None]
-            moment_BK = block.p_BK * centred_BK
+            num_rows = len(weight_B)
+            centred_BK = np.subtract(
+                block.logits_BK, mean_B.astype(weight_b.dtype)[:, None], out=centred[:num_rows]
+            )
+            moment_BK = np.multiply(block.p_BK, centred_BK, out=moment[:num_rows])
             cross_K += weight_b @ moment_BK
             variance_B = np.einsum("bk,bk->b", moment_BK, centred_BK).astype(np.float64)
             variance_B += block.p_rest_B * (block.rest_bend_B + (block.rest_slope_B - mean_B) ** 2)
             curvature += float(weight_B @ variance_B)
             squares_K += weight_b @ np.multiply(block.p_BK, block.p_BK, out=moment_BK)
-            if self.keeps_probabilities:
-                kept.append(block.p_BK)
         _refuse_non_finite(nll_N, self.statistics)
         bias_K = np.where(np.isfinite(correction.bias_K), correction.bias_K, 0.0)
         loss = float(self.weight_N @ nll_N)
@@ -232,7 +263,6 @@ class Objective:
             diagonal=np.concatenate([[curvature], expected_K - squares_K + self.penalty]),
             cross_K=cross_K,
             expected_K=expected_K,
-            p_blocks=kept if self.keeps_probabilities else None,
         )
 
     def hessian_product(self, point: Point, vector: Floats) -> Floats:
@@ -259,15 +289,16 @@ class Objective:
         full[0, 1:] = full[1:, 0] = point.cross_K
         return full
 
-    def _probabilities(self, point: Point) -> Any:
-        if point.p_blocks is None:
+    def _probabilities(self, point: Point) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
+        """Probabilities at a point, kept or computed again."""
+        if self._kept is None or self._kept.correction is not point.correction:
             for block in Scorer(self.statistics, point.correction):
                 yield block.part, block.p_BK
             return
-        start = 0
-        for p_BK in point.p_blocks:
-            yield slice(start, start + len(p_BK)), p_BK
-            start += len(p_BK)
+        size = self.statistics.block_rows
+        for start in range(0, self.statistics.num_positions, size):
+            part = slice(start, start + size)
+            yield part, self._kept.p_NK[part]
 
 
 def document_gradients(statistics: Statistics, correction: Correction) -> Floats:

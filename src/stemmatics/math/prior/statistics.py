@@ -29,7 +29,7 @@ MAX_INVERSE_TEMPERATURE = 4.0
 # Odd, so that beta = 1 is itself a node and the uncorrected loss is not interpolated.
 DEFAULT_NUM_NODES = 25
 IN_REST = -1
-_BLOCK_ELEMENTS = 1 << 20
+_BLOCK_ELEMENTS = 1 << 18
 
 
 class RowSource(Protocol):
@@ -82,7 +82,7 @@ class Rest:
         return np.exp(self.log_z_NJ - top_N[:, None] * beta_J), top_N
 
     def at(self, beta: float) -> tuple[Floats, Floats, Floats]:
-        """log Z and its first and second derivative by beta, each (N,)."""
+        """Value of log Z and its first and second derivative by beta, each (N,)."""
         decay_NJ, top_N = self._scaled
         value_N, slope_N, bend_N = _interpolation_weights(decay_NJ.shape[1], beta) @ decay_NJ.T
         rate_N = slope_N / value_N
@@ -207,9 +207,14 @@ class Statistics:
             raise UserError("The FIT text has one position", "a fit needs some to select on", "use more text")
         return self.rows(0, middle), self.rows(middle, self.num_positions)
 
+    @property
+    def block_rows(self) -> int:
+        """Rows of a block: some 1 MB in float32, which a core's cache holds."""
+        return min(max(1, _BLOCK_ELEMENTS // max(1, self.num_columns)), self.num_positions)
+
     def blocks(self) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Blocks of rows in order, in the computing type; one block is some 4 MB in float32."""
-        size = max(1, _BLOCK_ELEMENTS // max(1, self.num_columns))
+        """Blocks of rows in order, in the computing type."""
+        size = self.block_rows
         for start in range(0, self.num_positions, size):
             part = slice(start, min(start + size, self.num_positions))
             stored = self.logits_NK[slice(self.first_row + part.start, self.first_row + part.stop)]
