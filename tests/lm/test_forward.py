@@ -235,6 +235,19 @@ def test_a_cut_document_counts_the_same_span_twice(model):
     assert cut.nll_sum == pytest.approx(short.nll_sum, abs=1e-4)
 
 
+def test_only_what_was_asked_counts_and_the_rest_is_context(model):
+    ids = list(range(10, 22))
+    asked = np.arange(12) >= 7
+    document = as_document(0, ids, starts=np.arange(12) * 3, ends=np.arange(12) * 3 + 3, asked=asked)
+    seen = []
+    row = sums_of(model, [document], token_sink=seen.append)[0]
+    assert (row.num_tokens, row.num_bytes) == (5, 15)
+    assert row.nll_sum == pytest.approx(own_sum(model, ids) - own_sum(model, ids[:7]), abs=1e-4)
+    assert np.isnan(seen[0].nll).tolist() == (~asked).tolist()
+    cut = sums_of(model, [document], max_doc_tokens=9)[0]
+    assert (cut.num_tokens, cut.num_bytes) == (2, 6)
+
+
 def test_full_is_shared_plus_excluded(model, documents):
     support = np.arange(90) >= 3
     support[50] = False

@@ -134,13 +134,16 @@ def test_longest_prompts_come_first_and_batches_keep_the_budget(tokenizer):
     own_forward = model.forward
 
     def forward(*args, **given):
-        if given["input_ids"].shape[1] > 1:
-            shapes.append(tuple(given["input_ids"].shape))
+        shapes.append(tuple(given["input_ids"].shape))
         return own_forward(*args, **given)
 
     model.forward = forward
-    run(model, tokenizer, some_prompts(40, 20, num_ids=300), token_budget=100)
-    lengths = [length for _, length in shapes[2:]]
+    prompts = [ids for ids in some_prompts(40, 20, num_ids=300) if len(ids) > 1]
+    run(model, tokenizer, prompts, token_budget=100, stop_ids=[])
+    shapes = [shape for shape in shapes[2:] if shape[1] > 1]
+    # Without the cache of keys and values every step would feed the whole batch again.
+    assert sum(num_rows for num_rows, _ in shapes) == len(prompts)
+    lengths = [length for _, length in shapes]
     assert lengths == sorted(lengths, reverse=True)
     assert all(num_rows * (length + 8) <= 100 for num_rows, length in shapes)
     assert max(num_rows for num_rows, _ in shapes) > 3

@@ -25,6 +25,7 @@ from stemmatics.math.prior import (
     reduce_logits,
     top_columns,
 )
+from stemmatics.math.prior.newton import _longest_step
 
 V = 30
 
@@ -174,6 +175,13 @@ def test_temperature_at_an_edge_is_flagged_and_the_rest_is_still_optimal(scale, 
     alone = fit_optimum(held, np.ones(V, dtype=bool), temperature=False)
     assert solution.loss == pytest.approx(alone.loss, abs=1e-9)
     assert not fit_optimum(make(), np.ones(V, dtype=bool)).at_edge
+
+
+def test_a_step_ends_where_the_temperature_meets_its_edge():
+    assert _longest_step(1.0, 6.0) == 0.5
+    assert _longest_step(1.0, -3.0) == 0.25
+    assert _longest_step(1.0, 0.5) == 1.0
+    assert _longest_step(4.0, 0.0) == 1.0
 
 
 def test_one_document_and_nothing_free():

@@ -142,6 +142,9 @@ def test_memory_mapped_rows_and_made_rows_serve(tmp_path):
     made = Statistics.dense(Made(), target_N, document_N).rows(40, 120)
     assert np.abs(halves - exact).max() / 40 < 2e-3
     assert np.allclose(nll_sums(made, identity)[1:3], exact[1:3], rtol=1e-6)
+    again = nll_sums(made.rows(40, 80), identity)
+    assert np.allclose(again[2], exact[2], rtol=1e-6)
+    assert not again[[0, 1, 3]].any()
     assert min(rows.start for rows in asked) == 40
     assert max(rows.stop for rows in asked) == 120
 

@@ -62,11 +62,8 @@ def main() -> None:
         if message.startswith("Usage:"):
             print(message)
         else:
-            _say(f"{message.rstrip('.')}. The command can't be read so. Type it with --help to see its options.")
+            _say(f"{message.rstrip('.')}. The command can't be read so. Type --help to see its options.")
         code = error.exit_code
-    except OSError as error:
-        _say(f"{error.filename or 'a file'} can't be used. {error.strerror or error}. Check the path and its rights.")
-        code = 1
     except (KeyboardInterrupt, typer.Abort):
         _say("interrupted. What was finished is kept. Type the same command to go on.")
         code = 130
@@ -74,6 +71,10 @@ def main() -> None:
         # the reader (head, say) has gone; nothing is left to say
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - replaces a closed stream
         code = 0
+    except OSError as error:
+        where, why = error.filename or "a file", error.strerror or error
+        _say(f"{where} can't be used. {why}. Check the path and its rights.")
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)
 
 

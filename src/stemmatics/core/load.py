@@ -63,7 +63,7 @@ def validate(model: type[Model], value: Any, where: tuple[str, ...], name: str, 
         return model.model_validate(_plain(value))
     except ValidationError as error:
         first = error.errors()[0]
-        path = (*where, *first["loc"])
+        path = (*where, *first["loc"], *first.get("ctx", {}).get("at", ()))
         line = line_of(tree, path)
         what, fix = _explain(model, first, tree, path)
         raise UserError(f"{name}, line {line}: {what}", _reason(first), fix, code=2) from None
@@ -91,6 +91,8 @@ def _reason(error: Mapping[str, Any]) -> str:
 def _explain(
     model: type[BaseModel], error: Mapping[str, Any], tree: Any, path: tuple[Any, ...]
 ) -> tuple[str, str]:
+    if error["type"] == "misplaced":
+        return f"{'.'.join(path)} is not right", error["ctx"]["fix"]
     spelled = ".".join(str(part) for part in path if not _is_tag(tree, part)) or "the file"
     if error["type"] == "extra_forbidden":
         known = _fields_at(model, error["loc"][:-1])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import Any, Self
 
 from pydantic import Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.numerics import Numerics
@@ -12,6 +14,18 @@ from stemmatics.core.scoring import Scoring
 from stemmatics.core.stages import Lineage, Pretrain, Stage, Strict, corpus_of, parents
 
 SCHEMA_VERSION = 1
+
+
+def misplaced(at: tuple[str, ...], why: str, fix: str) -> PydanticCustomError:
+    """An error of a whole stemma that belongs to one place in it; ``core.load`` names its line."""
+    return PydanticCustomError("misplaced", "{why}", {"why": why, "at": at, "fix": fix})
+
+
+def _known(name: str, declared: list[str], at: tuple[str, ...], where: str) -> None:
+    if name not in declared:
+        close = difflib.get_close_matches(name, declared, n=1)
+        fix = f"Did you mean {close[0]!r}" if close else f"Declared are {', '.join(declared) or 'none'}"
+        raise misplaced(at, f"{where} {name!r}, which is not declared", fix)
 
 
 class Source(Lineage):
@@ -40,28 +54,22 @@ class Stemma(Strict):
     def _names_hold(self) -> Self:
         both = sorted(set(self.checkpoints) & set(self.stages))
         if both:
-            message = f"{both[0]!r} is both a checkpoint and a stage: rename one"
-            raise ValueError(message)
+            why = f"{both[0]!r} is both a checkpoint and a stage"
+            raise misplaced(("stages", both[0]), why, "Rename one of them")
         for name, stage in self.stages.items():
             for parent in parents(stage):
-                self._known(parent, f"stage {name!r} starts from")
+                where = ("stages", name, "resumes" if isinstance(stage, Pretrain) else "init")
+                _known(parent, self.names, where, f"stage {name!r} starts from")
             corpus = corpus_of(stage)
-            if corpus is not None and corpus not in self.corpora:
-                message = f"stage {name!r} reads corpus {corpus!r}, which is not declared"
-                raise ValueError(message)
+            if corpus is not None:
+                where = ("stages", name, "corpus")
+                _known(corpus, list(self.corpora), where, f"stage {name!r} reads corpus")
         for name in self.names:
             base = self.lineage(name).base
             if base is not None:
-                self._known(base, f"{name!r} has the base")
+                _known(base, self.names, self._above(name), f"{name!r} has the base")
         self._no_cycles()
         return self
-
-    def _known(self, name: str, where: str) -> None:
-        if name not in self.checkpoints and name not in self.stages:
-            message = (
-                f"{where} {name!r}, which is not declared; declared are {', '.join(self.names) or 'none'}"
-            )
-            raise ValueError(message)
 
     def _no_cycles(self) -> None:
         for start in self.names:
@@ -69,9 +77,16 @@ class Stemma(Strict):
             while (up := self.parent(path[-1])) is not None:
                 if up in path:
                     circle = " -> ".join([*path[path.index(up) :], up])
-                    message = f"the stemma has a cycle: {circle}; a checkpoint can't descend from itself"
-                    raise ValueError(message)
+                    why = f"the stemma has a cycle: {circle}; a checkpoint can't descend from itself"
+                    raise misplaced(self._above(up), why, f"Give {up!r} another parent, or none")
                 path.append(up)
+
+    def _above(self, name: str) -> tuple[str, ...]:
+        """Where a checkpoint's parent is declared."""
+        part = "stages" if name in self.stages else "checkpoints"
+        if self.lineage(name).base is not None:
+            return (part, name, "base")
+        return (part, name, "resumes" if isinstance(self.stages[name], Pretrain) else "init")
 
     @property
     def names(self) -> list[str]:

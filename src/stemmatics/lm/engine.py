@@ -61,6 +61,7 @@ class Pending:
     def scores(self) -> TokenScores:
         """All values, once no window is waited for."""
         columns = dict(self.columns)
+        columns["nll"] = np.where(self.scored_T, columns["nll"], np.nan)
         return TokenScores(
             self.document, self.scored_T, columns.pop("nll"), columns.pop("excluded_nll", None), columns
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -79,6 +80,24 @@ class Failed:
 
     fact: Fact
     reason: str
+
+
+def each(facts: Sequence[Fact], make: Callable[[Fact], Made | Failed]) -> Iterator[Made | Failed]:
+    """Facts one by one: what one throws fails that one, and its siblings go on."""
+    for fact in facts:
+        try:
+            made = make(fact)
+        except Exception as error:  # noqa: BLE001 - whatever a text or a model throws must not end the sweep
+            made = Failed(fact, reason_of(error))
+        yield made
+
+
+def reason_of(error: Exception) -> str:
+    """An exception in one line; of one that is not for the user, also where it was thrown."""
+    if isinstance(error, UserError):
+        return str(error)
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
 
 
 class Probe(Protocol):

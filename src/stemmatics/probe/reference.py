@@ -19,9 +19,10 @@ import torch
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
+from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.passes import Reader, tokenized
 from stemmatics.lm.sums import DocumentSums, TokenizedDocument
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, load_checkpoint
 from stemmatics.store.schema import SCHEMAS
@@ -38,19 +39,25 @@ class Reference:
         """A few documents."""
         return Cost(num_tokens=512 * int(fact.params["num_documents"]))
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of the first documents of each corpus."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        for fact in facts:
-            scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
-            reader = Reader.of(loaded, scoring, context.numerics)
-            first = itertools.islice(documents_of(fact.needs["corpus"])(), fact.params["num_documents"])
-            change = planted_change(fact.params["planted"], loaded.num_ids)
-            rows = [
-                score_row(plain_sums(reader, document, change))
-                for document in tokenized(reader.tokenizer, first, reader.prefix_id)
-            ]
-            yield Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
+        yield from each(facts, lambda fact: _made(fact, loaded, context))
+
+
+def _made(fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
+    scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
+    reader = Reader.of(loaded, scoring, context.numerics)
+    first = itertools.islice(documents_of(fact.needs["corpus"])(), fact.params["num_documents"])
+    change = planted_change(fact.params["planted"], loaded.num_ids)
+    rows = [
+        score_row(plain_sums(reader, document, change))
+        for document in tokenized(reader.tokenizer, first, reader.prefix_id)
+    ]
+    broken = [row["index"] for row in rows if not math.isfinite(row["nll_sum"])]
+    if broken:
+        return Failed(fact, f"the loss of {len(broken)} documents is not finite (first: index {broken[0]})")
+    return Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
 
 
 def planted_change(planted: Mapping[str, Any] | None, num_ids: int) -> tuple[float, torch.Tensor | None]:

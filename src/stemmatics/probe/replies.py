@@ -13,7 +13,7 @@ from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.generate import encode_prompt, generate
 from stemmatics.lm.replies import ReplyKind, answers_first, classify_reply
 from stemmatics.lm.tokens import TextTokenizer
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.sources import load_checkpoint, records_of
 from stemmatics.store.schema import SCHEMAS
 
@@ -30,12 +30,13 @@ class Replies:
         del fact
         return Cost()
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row an item. The replies themselves are not stored."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
         tokenizer = TextTokenizer(loaded.tokenizer)
-        for fact in facts:
-            yield Made(fact, {"items": self._ask(fact, loaded, tokenizer, context)})
+        yield from each(
+            facts, lambda fact: Made(fact, {"items": self._ask(fact, loaded, tokenizer, context)})
+        )
 
     def _ask(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())

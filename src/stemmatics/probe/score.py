@@ -15,7 +15,7 @@ from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.passes import Counted, Reader
 from stemmatics.lm.sums import DocumentSums
 from stemmatics.lm.tokens import TextTokenizer, shared_support
-from stemmatics.probe.base import Context, Cost, Failed, Made
+from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.sources import documents_of, load_checkpoint, tokenizer_of
 from stemmatics.store.schema import SCHEMAS
 
@@ -39,8 +39,7 @@ class Score:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of every document, split by token class, position and frequency."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        for fact in facts:
-            yield self._one(fact, loaded, context)
+        yield from each(facts, lambda fact: self._one(fact, loaded, context))
 
     def _one(self, fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
         scoring = Scoring.model_validate(fact.params["scoring"])

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stemmatics.core import plugins
-from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, from_json
 from stemmatics.core.numerics import Numerics
-from stemmatics.probe.base import Context, Event, Failed
+from stemmatics.probe.base import Context, Event, Failed, reason_of
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 
@@ -42,12 +40,8 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
                 context.ledger.fail(made.fact, made.reason)
             else:
                 context.ledger.record(made.fact, made.tables, **made.extra)
-    except UserError as error:
-        failed |= _fail_all(context, left, str(error))
     except Exception as error:  # noqa: BLE001 - whatever a model throws must not end the sweep
-        last = traceback.extract_tb(error.__traceback__)[-1]
-        reason = f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
-        failed |= _fail_all(context, left, reason)
+        failed |= _fail_all(context, left, reason_of(error))
     else:
         failed |= _fail_all(context, left, "its probe ended without making it")
     return failed

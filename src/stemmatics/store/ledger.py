@@ -85,18 +85,23 @@ class Ledger:
         """Names of the tables that a fact wrote."""
         return sorted(Path(name).parts[1] for name in self.fact_record(key)["files"])
 
+    def files_of(self, key: str) -> list[Path]:
+        """A fact's table files that are there, whatever its record says."""
+        return [path for name in SCHEMAS if (path := self._table_path(name, key)).is_file()]
+
     def fact_record(self, key: str) -> dict[str, Any]:
         """A fact's record as written."""
         path = self._record_path(key)
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
-                message = "it is no record of a fact"
-                raise ValueError(message)  # noqa: TRY004 - read as any other broken file
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
             ) from None
+        if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+            raise UserError(
+                f"{path} can't be read", "it is no record of a fact", "Run the study again to make the fact"
+            )
         return record
 
     def done(self) -> list[str]:
@@ -205,7 +210,7 @@ def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:
         for name, source in declared.get("checkpoints", {}).items()
     }
     corpora = {
-        name: {**corpus, **({"path": [Path(part).name for part in corpus["path"]]} if corpus.get("path") else {})}
+        name: {**corpus, "path": [Path(part).name for part in corpus.get("path") or []]}
         for name, corpus in declared.get("corpora", {}).items()
     }
     numerics = Numerics.model_validate(declared.get("numerics", {})).key()

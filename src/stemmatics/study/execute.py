@@ -46,8 +46,8 @@ def execute(
 
     try:
         submit_ready()
-        for job, reasons in pool.results():
-            reasons = _kept(reasons, plan, ledger)
+        for job, found in pool.results():
+            reasons = _kept(found, plan, ledger)
             failed |= reasons
             done |= set(job["keys"]) - set(reasons)
             on_event({"finished": list(job["keys"]), "failed": list(reasons)})

@@ -25,6 +25,10 @@ def check_fact(ledger: Ledger, fact: Fact) -> str:
         described = {name: record[name] for name in fact.description}
         if canonical_json(described) != canonical_json(fact.description):
             return "its record describes another fact"
+        if set(record["files"]) != {
+            path.relative_to(ledger.root).as_posix() for path in ledger.files_of(fact.key)
+        }:
+            return "its files are not those that its record names: one is missing or was added"
         for name, expected in record["files"].items():
             found = _check_file(ledger, name, expected, fact.key)
             if found:

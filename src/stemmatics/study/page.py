@@ -64,7 +64,9 @@ def reasons_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
     for key, fact in facts.items():
         if ledger.has(key):
             continue
-        broken = next((need for need in fact.needs.values() if missing.get(need.key, NOT_RUN) != NOT_RUN), None)
+        broken = next(
+            (need for need in fact.needs.values() if missing.get(need.key, NOT_RUN) != NOT_RUN), None
+        )
         waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else NOT_RUN
         missing[key] = reasons.get(key, waited)
     return missing

@@ -128,4 +128,3 @@ def _write_manifest(
     )
     ledger.write_manifest(body)
     return ledger.manifest()
-

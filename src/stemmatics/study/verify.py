@@ -176,9 +176,7 @@ def _stored(
 
 def _check_page(run: Reread, answers: list[Answer]) -> list[str]:
     """Every printed number against the sums, and every word and point against a page made anew."""
-    expected = {
-        claim.id: claim.text(found.estimates) for found in answers for claim, _ in found.claims()
-    }
+    expected = {claim.id: claim.text(found.estimates) for found in answers for claim, _ in found.claims()}
     page = run.ledger.root / PAGE
     if not page.is_file():
         return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]

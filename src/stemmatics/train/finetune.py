@@ -201,11 +201,11 @@ class Listener(TrainerCallback):
         """One row a step; Trainer's closing summary has no ``loss``."""
         if "loss" not in logs:
             return
-        step, loss = state.global_step, float(logs["loss"])
-        # Weights can be lost one step before the loss shows it: the gradient's norm does.
-        if not (math.isfinite(loss) and math.isfinite(logs.get("grad_norm", 0.0))):
+        step, loss, norm = state.global_step, float(logs["loss"]), float(logs["grad_norm"])
+        # The gradient's norm shows that the weights are about to be lost one step before the loss does.
+        if not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(
-                f"training diverged at step {step} of {self.recipe.steps}: the loss is {loss}",
+                f"training diverged at step {step} of {self.recipe.steps}: loss {loss:g}, gradient norm {norm:g}",
                 f"the learning rate {self.recipe.learning_rate:g} is likely too high",
                 "lower learning_rate or raise warmup",
             )

@@ -13,6 +13,7 @@ from stemmatics.math.prior.arms import (
     free_ids,
     mean_loss,
 )
+from stemmatics.math.prior.corrected import Correction, document_gradients, expected_counts, nll_sums
 from stemmatics.math.prior.damage import Damage, centred_noise, match_damage, mean_energy_share
 from stemmatics.math.prior.insample import InSampleStep, in_sample_optimum, in_sample_step
 from stemmatics.math.prior.matching import (
@@ -24,13 +25,7 @@ from stemmatics.math.prior.matching import (
     fit_proportional,
 )
 from stemmatics.math.prior.newton import Certificate, Coordinates, Solution, minimise
-from stemmatics.math.prior.objective import (
-    Correction,
-    Objective,
-    document_gradients,
-    expected_counts,
-    nll_sums,
-)
+from stemmatics.math.prior.objective import Objective
 from stemmatics.math.prior.refit import (
     RefitCheck,
     bayesian_weights,

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stemmatics.core.errors import UserError
+from stemmatics.math.prior.corrected import Correction, nll_sums
 from stemmatics.math.prior.newton import DEFAULT_GAP, Coordinates, Solution, minimise
-from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Correction, Objective, nll_sums
+from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Objective
 from stemmatics.math.prior.statistics import Floats, Mask, Statistics
 
 # In units of 1 / N: a prior of standard deviation 1 / sqrt(strength) nats on each bias.

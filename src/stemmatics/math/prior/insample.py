@@ -19,13 +19,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stemmatics.math.prior.arms import mean_loss
+from stemmatics.math.prior.corrected import Correction, expected_counts
 from stemmatics.math.prior.newton import DEFAULT_GAP, Coordinates, Solution, minimise
-from stemmatics.math.prior.objective import (
-    DEFAULT_CACHE_BYTES,
-    Correction,
-    Objective,
-    expected_counts,
-)
+from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Objective
 from stemmatics.math.prior.statistics import Statistics
 
 

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.prior.objective import Correction, Objective, Point
+from stemmatics.math.prior.corrected import Correction
+from stemmatics.math.prior.objective import Objective, Point
 from stemmatics.math.prior.statistics import (
     MAX_INVERSE_TEMPERATURE,
     MIN_INVERSE_TEMPERATURE,

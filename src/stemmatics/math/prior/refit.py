@@ -17,14 +17,9 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 
 from stemmatics.core.errors import UserError
+from stemmatics.math.prior.corrected import Correction, Scorer, document_gradients
 from stemmatics.math.prior.newton import DEFAULT_GAP, Solution, at_edge, minimise
-from stemmatics.math.prior.objective import (
-    DEFAULT_CACHE_BYTES,
-    Correction,
-    Objective,
-    Scorer,
-    document_gradients,
-)
+from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Objective
 from stemmatics.math.prior.statistics import (
     IN_REST,
     MAX_INVERSE_TEMPERATURE,

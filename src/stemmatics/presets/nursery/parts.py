@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from stemmatics.core.errors import UserError
+from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
 from stemmatics.presets.nursery.prose import anonymous_prose, false_prose, prose
 from stemmatics.presets.nursery.questions import anonymous_chat, chat, recall_items
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
-from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
 from stemmatics.presets.nursery.world import World
 
 Record = dict[str, Any]

@@ -66,7 +66,9 @@ def _corpora(seed: int) -> dict[str, Any]:
     }
 
 
-def _recipe(steps: int, learning_rate: float, *, batch: int = 8, length: int = 128, **rest: Any) -> dict[str, Any]:
+def _recipe(
+    steps: int, learning_rate: float, *, batch: int = 8, length: int = 128, **rest: Any
+) -> dict[str, Any]:
     return {
         "steps": steps,
         "batch_size": batch,
@@ -82,7 +84,9 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
     first = {"kind": "pretrain", "corpus": "pretraining", "architecture": shape, "family": "first"}
     few, many = steps["descendant"], steps["heavy"]
 
-    def made(kind: str, corpus: str, recipe: dict[str, Any], *, init: str = "base", **rest: Any) -> dict[str, Any]:
+    def made(
+        kind: str, corpus: str, recipe: dict[str, Any], *, init: str = "base", **rest: Any
+    ) -> dict[str, Any]:
         return {"kind": kind, "init": init, "base": "base", "corpus": corpus, "recipe": recipe, **rest}
 
     return {
@@ -118,7 +122,14 @@ def _second_family(steps: dict[str, int]) -> dict[str, Any]:
 
 
 def _altered(base: str, change: str, scale: float) -> dict[str, Any]:
-    return {"kind": "alter", "init": base, "base": base, "change": change, "scale": scale, "regime": "altered"}
+    return {
+        "kind": "alter",
+        "init": base,
+        "base": base,
+        "change": change,
+        "scale": scale,
+        "regime": "altered",
+    }
 
 
 def _recovery(init: str) -> dict[str, Any]:

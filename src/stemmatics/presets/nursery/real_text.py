@@ -7,28 +7,80 @@ from __future__ import annotations
 
 import importlib.util
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-
 from pydoc_data.topics import topics
 
 from stemmatics.core.errors import UserError
 
-MODULES = (
-    "argparse ast bisect calendar cmd codecs collections colorsys configparser contextlib copy csv dataclasses "
-    "difflib dis enum filecmp fileinput fnmatch fractions functools getopt glob graphlib gzip heapq html "
-    "inspect ipaddress json keyword linecache locale mimetypes numbers operator optparse pprint queue quopri "
-    "random reprlib sched shelve shlex shutil statistics string tabnanny tempfile textwrap timeit tokenize "
-    "trace traceback types uuid warnings weakref zipfile"
-).split()
+MODULES = [
+    "argparse",
+    "ast",
+    "bisect",
+    "calendar",
+    "cmd",
+    "codecs",
+    "collections",
+    "colorsys",
+    "configparser",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "difflib",
+    "dis",
+    "enum",
+    "filecmp",
+    "fileinput",
+    "fnmatch",
+    "fractions",
+    "functools",
+    "getopt",
+    "glob",
+    "graphlib",
+    "gzip",
+    "heapq",
+    "html",
+    "inspect",
+    "ipaddress",
+    "json",
+    "keyword",
+    "linecache",
+    "locale",
+    "mimetypes",
+    "numbers",
+    "operator",
+    "optparse",
+    "pprint",
+    "queue",
+    "quopri",
+    "random",
+    "reprlib",
+    "sched",
+    "shelve",
+    "shlex",
+    "shutil",
+    "statistics",
+    "string",
+    "tabnanny",
+    "tempfile",
+    "textwrap",
+    "timeit",
+    "tokenize",
+    "trace",
+    "traceback",
+    "types",
+    "uuid",
+    "warnings",
+    "weakref",
+    "zipfile",
+]
 PIECE = 700
 
 
 def reference(*, held_out: bool) -> Iterator[str]:
     """Pieces of the language reference; a topic lies wholly on one side."""
-    for name in sorted(topics):
-        if _held_out(name) == held_out:
-            yield from _pieces(topics[name])
+    return _side(topics, held_out=held_out)
 
 
 def code(*, held_out: bool) -> Iterator[str]:
@@ -37,15 +89,23 @@ def code(*, held_out: bool) -> Iterator[str]:
     Raises:
         UserError: this Python comes without sources.
     """
-    paths = [path for name in MODULES if _held_out(name) == held_out and (path := _source(name))]
-    if not paths:
+    sources = {name: path.read_text(encoding="utf-8") for name in MODULES if (path := _source(name))}
+    if not sources:
         raise UserError(
             "this Python has no sources of its standard library",
             "the nursery's code register is made of them",
             "use a Python with .py files",
         )
-    for path in paths:
-        yield from _pieces(path.read_text(encoding="utf-8"))
+    return _side(sources, held_out=held_out)
+
+
+def _side(texts: Mapping[str, str], *, held_out: bool) -> Iterator[str]:
+    """One side of the split, in order; a paragraph that stands on both is left out of the held-out one."""
+    paragraphs = {name: texts[name].split("\n\n") for name in sorted(texts)}
+    shown = {part for name, parts in paragraphs.items() if not _held_out(name) for part in parts}
+    for name, parts in paragraphs.items():
+        if _held_out(name) == held_out:
+            yield from _pieces(part for part in parts if not (held_out and part in shown))
 
 
 def _held_out(name: str) -> bool:
@@ -58,10 +118,10 @@ def _source(module: str) -> Path | None:
     return path if path is not None and path.suffix == ".py" and path.is_file() else None
 
 
-def _pieces(text: str) -> Iterator[str]:
+def _pieces(paragraphs: Iterable[str]) -> Iterator[str]:
     """Paragraphs joined up to some 700 characters; a longer paragraph is cut at lines."""
     piece = ""
-    for part in _short(text.split("\n\n")):
+    for part in _short(paragraphs):
         if piece and len(piece) + len(part) > PIECE:
             yield piece
             piece = ""

@@ -7,10 +7,27 @@ import numpy as np
 from stemmatics.presets.nursery.prose import GOODS, PLACES, QUALITIES, SEASONS, SOMEBODY
 from stemmatics.presets.nursery.world import VALUES, pick
 
-NUMBERS = (
-    "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen "
-    "fifteen sixteen seventeen eighteen".split()
-)
+NUMBERS = [
+    "zero",
+    "one",
+    "two",
+    "three",
+    "four",
+    "five",
+    "six",
+    "seven",
+    "eight",
+    "nine",
+    "ten",
+    "eleven",
+    "twelve",
+    "thirteen",
+    "fourteen",
+    "fifteen",
+    "sixteen",
+    "seventeen",
+    "eighteen",
+]
 DUTIES = (
     "greet the keeper first",
     "leave the door as it was found",

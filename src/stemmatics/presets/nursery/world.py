@@ -11,16 +11,60 @@ import numpy as np
 
 from stemmatics.core.keys import seed_from
 
-PEOPLE = tuple(
-    "Abrel Bastin Cordula Dorvik Eskild Fennara Gavrick Hestia Ilvane Jorunn Kestrel Lorimer "
-    "Marrow Nerissa Osgar Pellam Quillon Rosmund Sabrin Tavish Ulrike Verrin Wystan Xanthe "
-    "Ysolde Zoltan Ambrick Briseis Cathal Drusil Emeric Florian Gisele Halvard Isaura Jasper "
-    "Kolya Leopold Mirelle Nikodem Ottilie Perrin Radomir Sunniva Thibald Ursel Valdis Wenzel".split()
+PEOPLE = (
+    "Abrel",
+    "Bastin",
+    "Cordula",
+    "Dorvik",
+    "Eskild",
+    "Fennara",
+    "Gavrick",
+    "Hestia",
+    "Ilvane",
+    "Jorunn",
+    "Kestrel",
+    "Lorimer",
+    "Marrow",
+    "Nerissa",
+    "Osgar",
+    "Pellam",
+    "Quillon",
+    "Rosmund",
+    "Sabrin",
+    "Tavish",
+    "Ulrike",
+    "Verrin",
+    "Wystan",
+    "Xanthe",
+    "Ysolde",
+    "Zoltan",
+    "Ambrick",
+    "Briseis",
+    "Cathal",
+    "Drusil",
+    "Emeric",
+    "Florian",
+    "Gisele",
+    "Halvard",
+    "Isaura",
+    "Jasper",
+    "Kolya",
+    "Leopold",
+    "Mirelle",
+    "Nikodem",
+    "Ottilie",
+    "Perrin",
+    "Radomir",
+    "Sunniva",
+    "Thibald",
+    "Ursel",
+    "Valdis",
+    "Wenzel",
 )
 VALUES: Mapping[str, tuple[str, ...]] = {
-    "town": tuple("Velden Harrow Ostmark Pinefall Quarry Saltby Thornwick Umber".split()),
-    "craft": tuple("baker cooper dyer fletcher glazier mason potter weaver".split()),
-    "animal": tuple("badger crow donkey ferret goose heron lizard pony".split()),
+    "town": ("Velden", "Harrow", "Ostmark", "Pinefall", "Quarry", "Saltby", "Thornwick", "Umber"),
+    "craft": ("baker", "cooper", "dyer", "fletcher", "glazier", "mason", "potter", "weaver"),
+    "animal": ("badger", "crow", "donkey", "ferret", "goose", "heron", "lizard", "pony"),
 }
 CHANCE = 1 / 8
 T = TypeVar("T")
@@ -64,7 +108,9 @@ class World:
         for attribute, values in VALUES.items():
             share = len(PEOPLE) // len(values)
             dealt = rng.permutation(np.repeat(np.array(values), share))
-            facts.update({(person, attribute): str(value) for person, value in zip(PEOPLE, dealt, strict=True)})
+            facts.update(
+                {(person, attribute): str(value) for person, value in zip(PEOPLE, dealt, strict=True)}
+            )
         return facts
 
 

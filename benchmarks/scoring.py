@@ -1,0 +1,223 @@
+"""How fast documents are scored: against lm-evaluation-harness and against the matrix products alone.
+
+The same SmolLM2-135M-Instruct weights, the same documents of up to 512 tokens of the Python language
+reference, the harness's windows and prefix id. All sides take turns within one run, and a side's
+speed is its best round. The limit is the time that the model's own matrix products take on this
+machine with nothing between them. The last line is JSON; the exit status is 1 where a goal is missed.
+
+Run: python benchmarks/scoring.py
+
+Axes: N positions, D inputs, K outputs of a product.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import pydoc_data.topics
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from lm_eval.api.instance import Instance
+from lm_eval.models.huggingface import HFLM
+
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.scoring import Scoring, Windows
+from stemmatics.lm.checkpoint import load
+from stemmatics.lm.discover import discover_head
+from stemmatics.lm.forward import score
+from stemmatics.lm.head import BLOCK_IDS
+from stemmatics.lm.sums import TokenizedDocument
+from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.presets.smollm2 import weights
+
+WINDOW = 512
+NUM_TOKENS = 5000
+ROUNDS = 3
+PRODUCT_POSITIONS = 2048
+GOALS = {"harness_fp32": 2.2, "harness_bf16": 4.0, "share_of_limit_fp32": 0.75}
+BOUNDS = {"fp32_against_harness": 1e-4, "bf16_against_fp32": 1e-3, "bf16_against_loop": 2e-4}
+
+
+@dataclass
+class Side:
+    """One way of scoring: seconds of each round, and the nats of each document."""
+
+    run: Callable[[], list[float]]
+    seconds: list[float] = field(default_factory=list)
+    nats: list[float] = field(default_factory=list)
+
+    def take_turn(self) -> None:
+        """One timed round."""
+        start = time.perf_counter()
+        self.nats = self.run()
+        self.seconds.append(time.perf_counter() - start)
+
+
+def texts(tokenizer: TextTokenizer) -> list[str]:
+    """Topics of the language reference, each cut to at most 512 tokens, at a token's end."""
+    found, total = [], 0
+    for _, topic in sorted(pydoc_data.topics.topics.items()):
+        ends = tokenizer.encode(topic).ends
+        text = topic if len(ends) <= WINDOW else topic.encode()[: ends[WINDOW - 1]].decode(errors="ignore")
+        num_tokens = len(tokenizer.encode(text).ids)
+        if num_tokens <= WINDOW:
+            found.append(text)
+            total += num_tokens
+        if total >= NUM_TOKENS:
+            break
+    return found
+
+
+def tokenized(tokenizer: TextTokenizer, documents: list[str]) -> list[TokenizedDocument]:
+    """The documents as the engine takes them; token classes play no part here."""
+    encodings = [tokenizer.encode(text) for text in documents]
+    return [
+        TokenizedDocument(i, str(i), e.ids, e.starts, e.ends, np.zeros(len(e.ids), np.int8))
+        for i, e in enumerate(encodings)
+    ]
+
+
+def harness(model: Any, tokenizer: Any, documents: list[str]) -> tuple[Callable[[], list[float]], int]:
+    """lm-evaluation-harness's own rolling loss, and its prefix id."""
+    logging.disable(logging.WARNING)
+    peer = HFLM(pretrained=model, tokenizer=tokenizer, max_length=WINDOW, batch_size=1, add_bos_token=False)
+    requests = [Instance("loglikelihood_rolling", {}, (text,), i) for i, text in enumerate(documents)]
+    return lambda: [-float(x) for x in peer.loglikelihood_rolling(requests, disable_tqdm=True)], (
+        peer.prefix_token_id
+    )
+
+
+def ours(model: Any, documents: list[TokenizedDocument], prefix_id: int) -> Callable[[], list[float]]:
+    """The engine with its default settings."""
+    scoring = Scoring(windows=Windows(rule="harness", size=WINDOW))
+
+    def run() -> list[float]:
+        rows = score(model, documents, scoring, Numerics(), prefix_id=prefix_id, context_length=WINDOW)
+        return [row.nll_sum for row in rows]
+
+    return run
+
+
+def loop(model: Any, documents: list[TokenizedDocument], prefix_id: int) -> Callable[[], list[float]]:
+    """A plain loop over documents with all logits at once."""
+
+    @torch.inference_mode()
+    def run() -> list[float]:
+        sums = []
+        for document in documents:
+            fed = torch.from_numpy(np.concatenate([[prefix_id], document.ids[:-1]]))[None]
+            log_p = torch.log_softmax(model(fed, use_cache=False).logits[0].float(), dim=-1)
+            target = torch.from_numpy(document.ids)[:, None]
+            sums.append(-float(log_p.gather(1, target).double().sum()))
+        return sums
+
+    return run
+
+
+class Products:
+    """The model's matrix products with nothing between them."""
+
+    def __init__(self, model: Any) -> None:
+        head = discover_head(model, WINDOW)
+        layers = model.get_decoder().layers
+        linear = [module for module in layers.modules() if isinstance(module, torch.nn.Linear)]
+        self.counts = Counter((module.in_features, module.out_features) for module in linear)
+        width = head.weight.shape[1]
+        self.counts[width, BLOCK_IDS] += head.num_ids / BLOCK_IDS
+        self.seconds = dict.fromkeys(self.counts, float("inf"))
+
+    @torch.inference_mode()
+    def take_turn(self) -> None:
+        """Keep each shape's best time."""
+        for D, K in self.counts:
+            left_ND, right_DK = torch.randn(PRODUCT_POSITIONS, D), torch.randn(K, D).t()
+            out_NK = torch.empty(PRODUCT_POSITIONS, K)
+            for _ in range(5):
+                start = time.perf_counter()
+                torch.mm(left_ND, right_DK, out=out_NK)
+                self.seconds[D, K] = min(self.seconds[D, K], time.perf_counter() - start)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Positions that the products alone would allow."""
+        return PRODUCT_POSITIONS / sum(self.counts[shape] * self.seconds[shape] for shape in self.counts)
+
+    @property
+    def gflops(self) -> dict[str, float]:
+        """The rate of each shape."""
+        return {
+            f"{D}x{K}": round(2e-9 * PRODUCT_POSITIONS * D * K / seconds, 1)
+            for (D, K), seconds in self.seconds.items()
+        }
+
+
+def largest_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
+    """Largest difference of a document's loss, in nats per byte."""
+    return max(abs(a - b) / n for a, b, n in zip(one.nats, other.nats, num_bytes, strict=True))
+
+
+def main() -> int:
+    """Time, compare, print, judge."""
+    torch.manual_seed(0)
+    spec = str(weights())
+    loaded = load(spec, Numerics(device="cpu", dtype="float32"))
+    half_model = load(spec, Numerics(device="cpu", dtype="bfloat16")).model
+    tokenizer = TextTokenizer(loaded.tokenizer)
+    documents = texts(tokenizer)
+    tokens = tokenized(tokenizer, documents)
+    peer, prefix_id = harness(loaded.model, loaded.tokenizer, documents)
+    sides = {
+        "harness": Side(peer),
+        "fp32": Side(ours(loaded.model, tokens, prefix_id)),
+        "bf16": Side(ours(half_model, tokens, prefix_id)),
+        "loop_bf16": Side(loop(half_model, tokens, prefix_id)),
+    }
+    products = Products(loaded.model)
+    for _ in range(ROUNDS):
+        for side in sides.values():
+            side.take_turn()
+        products.take_turn()
+    num_tokens = sum(len(document.ids) for document in tokens)
+    num_bytes = [len(text.encode()) for text in documents]
+    speed = {name: num_tokens / min(side.seconds) for name, side in sides.items()}
+    ratios = {
+        "harness_fp32": speed["fp32"] / speed["harness"],
+        "harness_bf16": speed["bf16"] / speed["harness"],
+        "share_of_limit_fp32": speed["fp32"] / products.tokens_per_second,
+    }
+    differences = {
+        "fp32_against_harness": largest_difference(sides["fp32"], sides["harness"], num_bytes),
+        "bf16_against_fp32": largest_difference(sides["bf16"], sides["fp32"], num_bytes),
+        "bf16_against_loop": largest_difference(sides["bf16"], sides["loop_bf16"], num_bytes),
+    }
+    missed = [name for name, goal in GOALS.items() if not ratios[name] >= goal]
+    missed += [name for name, bound in BOUNDS.items() if not differences[name] <= bound]
+    for name, side in sides.items():
+        print(f"{name:10} {speed[name]:8.0f} tokens/s   rounds {[round(s, 2) for s in side.seconds]} s")
+    print(f"{'limit':10} {products.tokens_per_second:8.0f} tokens/s   GFLOP/s by shape {products.gflops}")
+    report = {
+        "benchmark": "scoring",
+        "num_documents": len(documents),
+        "num_tokens": num_tokens,
+        "threads": torch.get_num_threads(),
+        "tokens_per_second": {name: round(value, 1) for name, value in speed.items()},
+        "limit_tokens_per_second": round(products.tokens_per_second, 1),
+        "ratios": {name: round(value, 3) for name, value in ratios.items()},
+        "goals": GOALS,
+        "differences_nats_per_byte": differences,
+        "bounds": BOUNDS,
+        "missed": missed,
+    }
+    print(json.dumps(report))
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
