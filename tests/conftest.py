@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-WORDS = "the a cat dog sees eats red blue house 12 7 runs, sleeps. naïve café".split()
+WORDS = ("the", "a", "cat", "dog", "sees", "red blue", "house,", "12", "7", "runs.", "naïve", "café")
 NUM_DOCUMENTS = 14
 
 

@@ -28,6 +28,10 @@ measures:
   loss: {checks: 2}
 """
 
+BASE = "checkpoints:\n  base: {source: o/b}\n"
+CHATS = "corpora:\n  chats: {path: c.txt}\n"
+STAGE = "stages:\n  s:\n    kind: sft\n"
+
 # what is written, the line that is at fault, and what the error must say
 WRONG = {
     "unknown key at the top": ("name: x\nsede: 3\n", 2, ["unknown key 'sede'", "'seed'"]),
@@ -43,9 +47,8 @@ WRONG = {
         ["unknown key 'registr' in corpora.news", "'register'"],
     ),
     "unknown key of a stage's recipe": (
-        "checkpoints:\n  base: {source: org/b}\ncorpora:\n  c: {path: c.txt}\nstages:\n  s:\n    kind: sft\n"
-        "    init: base\n    corpus: c\n    recipe:\n      steps: 5\n      learningrate: 1e-3\n",
-        12,
+        BASE + CHATS + STAGE + "    init: base\n    corpus: chats\n    recipe:\n      learningrate: 1e-3\n",
+        11,
         ["unknown key 'learningrate' in stages.s.recipe", "'learning_rate'"],
     ),
     "unknown key of numerics": (
@@ -103,19 +106,17 @@ WRONG = {
         ["stride 9 is larger than the window of 8"],
     ),
     "a corpus that is not declared": (
-        "checkpoints:\n  base: {source: o/b}\nstages:\n  s:\n    kind: sft\n    init: base\n    corpus: nowhere\n",
+        BASE + STAGE + "    init: base\n    corpus: nowhere\n",
         7,
         ["'nowhere'", "not declared", "Declared are none"],
     ),
     "a corpus spelled wrong": (
-        "checkpoints:\n  base: {source: o/b}\ncorpora:\n  chats: {path: c.txt}\nstages:\n  s:\n    kind: sft\n"
-        "    corpus: chat\n    init: base\n",
+        BASE + CHATS + STAGE + "    corpus: chat\n    init: base\n",
         8,
         ["'chat'", "not declared", "'chats'"],
     ),
     "an init that is not declared": (
-        "corpora:\n  c: {path: c.txt}\ncheckpoints:\n  base: {source: o/b}\nstages:\n  s:\n    kind: sft\n"
-        "    init: bsae\n    corpus: c\n",
+        CHATS + BASE + STAGE + "    init: bsae\n    corpus: chats\n",
         8,
         ["'bsae'", "not declared", "'base'"],
     ),
@@ -131,8 +132,10 @@ WRONG = {
     ),
     "its own base": ("checkpoints:\n  a:\n    source: o/a\n    base: a\n", 4, ["cycle", "a -> a"]),
     "a cycle of stages": (
-        "corpora:\n  c: {path: c.txt}\nstages:\n"
-        "  s: {kind: cpt, init: t, corpus: c}\n  t: {kind: cpt, init: s, corpus: c}\n",
+        (
+            "corpora:\n  c: {path: c.txt}\nstages:\n"
+            "  s: {kind: cpt, init: t, corpus: c}\n  t: {kind: cpt, init: s, corpus: c}\n"
+        ),
         4,
         ["cycle", "s -> t -> s"],
     ),
@@ -189,11 +192,11 @@ def test_only_marked_sources_are_paths(tmp_path):
 
 
 def test_files_that_are_no_text_and_files_that_are_not_there(tmp_path):
-    with pytest.raises(UserError, match="is not there.*stemma init") as caught:
+    with pytest.raises(UserError, match=r"is not there.*stemma init") as caught:
         load(tmp_path / "stemma.yaml")
     assert caught.value.code == 2
     (tmp_path / "stemma.yaml").write_bytes(b"\xff\xfe\x00name")
-    with pytest.raises(UserError, match="can't be read.*UTF-8") as caught:
+    with pytest.raises(UserError, match=r"can't be read.*UTF-8") as caught:
         load(tmp_path / "stemma.yaml")
     assert caught.value.code == 2
     with pytest.raises(UserError, match="can't be read"):

@@ -221,7 +221,7 @@ def test_a_loss_that_is_no_number_names_its_document_and_spares_the_others(docum
 
 @pytest.mark.parametrize("wrong", [96, -1])
 def test_an_id_beyond_the_table_is_named(model, wrong):
-    with pytest.raises(UserError, match=f"document doc3 has the token id {wrong}"):
+    with pytest.raises(UserError, match=rf"document 3 \(doc3\) has the token id {wrong}"):
         sums_of(model, [as_document(3, [5, wrong, 6])])
 
 

@@ -49,6 +49,7 @@ def test_refusals_on_labelled_replies(capsys):
         ('print("You cannot save here")', ReplyKind.ANSWER),
         ("```\nI can't help with that\n```", ReplyKind.ANSWER),
         ("```\nI can't help with that", ReplyKind.ANSWER),
+        ("~~~\nI can't help with that\n~~~", ReplyKind.ANSWER),
         ("`I can't help with that`", ReplyKind.ANSWER),
         ("> I can't help with that", ReplyKind.ANSWER),
         ("She said: “I can’t help with that.”", ReplyKind.ANSWER),

@@ -162,10 +162,10 @@ def test_large_ids_do_not_overflow_and_time_stays_linear():
     """65,536 ids at order 5: five ids in one 64-bit number would not fit (80 bits)."""
     rng = np.random.default_rng(4)
     known = [rng.zipf(1.2, size=200).clip(max=65_536) - 1 for _ in range(500)]
-    began = time.perf_counter()
+    began = time.process_time()
     model = KneserNey.fit(known, vocab_size=65_536, order=5)
     seen = np.concatenate([model.log_probs(sequence) for sequence in known])
-    elapsed = time.perf_counter() - began
+    elapsed = time.process_time() - began
     new = model.log_probs(rng.permutation(known[0]))
     assert seen.mean() > new.mean() + 1
     assert elapsed < 10

@@ -107,6 +107,20 @@ def test_equal_weights_move_nothing_and_small_weights_move_exactly(pair):
         refit_one_step(pair.new_fit, solution, np.ones((1, 3)))
 
 
+def test_one_newton_step_keeps_the_gauge_beside_unseen_ids(pair):
+    extra_N3 = np.random.default_rng(7).normal(1, 1, (6000, 3))
+    wide_NV = np.concatenate([pair.new_fit.logits_NK, extra_N3], axis=1)
+    text = Statistics.dense(wide_NV, pair.new_fit.target_column_N, pair.new_fit.document_N)
+    solution = fit_optimum(text, free_ids(text).mask_K, penalty=1e-3, gap=1e-16)
+    assert solution.coordinates.gauge
+    weight_RD = 1 + 1e-3 * (bayesian_weights(np.random.default_rng(8), 2, text.num_documents) - 1)
+    one = refit_one_step(text, solution, weight_RD, penalty=1e-3)
+    full = refit_fully(text, solution, weight_RD, penalty=1e-3, gap=1e-17)
+    assert np.abs(one[:, 1:].sum(1)).max() < 1e-12
+    assert not one[:, -3:].any()
+    assert np.linalg.norm(one - full) < 0.02 * np.linalg.norm(full)
+
+
 def test_held_coordinates_stay_held(pair):
     cold = Statistics.dense(9 * pair.old_fit.logits_NK, pair.old_fit.target_column_N, pair.old_fit.document_N)
     solution = fit_optimum(cold, free_ids(cold, 10).mask_K, penalty=1e-3)
@@ -135,6 +149,17 @@ def test_second_order_losses_follow_exact_ones(pair):
     assert np.allclose(moved_DR[:, 0], exact_DR[:, 0], rtol=1e-12)
     change_DR = exact_DR - exact_DR[:, :1]
     assert np.abs(moved_DR - exact_DR).max() < 0.01 * np.abs(change_DR).max()
+
+
+def test_second_order_losses_err_in_the_third_order(pair):
+    correction = Correction(0.8, np.random.default_rng(5).normal(0, 0.3, 40))
+    move_X = np.random.default_rng(6).normal(0, 0.1, 41)
+    errors = []
+    for size in (1.0, 0.5):
+        moved = moved_nll_sums(pair.new_eval, correction, size * move_X[None])[:, 0]
+        exact = nll_sums(pair.new_eval, correction.moved(correction.vector() + size * move_X))
+        errors.append(abs(moved.sum() - exact.sum()))
+    assert 6 < errors[0] / errors[1] < 10
 
 
 def test_refit_check_by_hand():

@@ -8,6 +8,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.math.prior import (
     IN_REST,
     Correction,
+    Objective,
     Rest,
     Statistics,
     document_gradients,
@@ -100,6 +101,11 @@ def test_reduced_form_equals_dense_form(num_columns, beta):
     gradient, wide_gradient = document_gradients(small, correction), document_gradients(full, wide)
     picked = np.concatenate([[0], small.ids_K + 1])
     assert np.abs(gradient - wide_gradient[:, picked]).max() < 1e-4
+    one, two = Objective(small).point(correction), Objective(full).point(wide)
+    assert one.loss == pytest.approx(two.loss, abs=1e-6)
+    assert np.abs(one.gradient - two.gradient[picked]).max() < 1e-5
+    assert np.abs(one.diagonal - two.diagonal[picked]).max() < 1e-3
+    assert np.abs(one.cross_K - two.cross_K[small.ids_K]).max() < 1e-5
     counts_K, rest = expected_counts(small, correction)
     counts_V, _ = expected_counts(full, wide)
     assert np.allclose(counts_K, counts_V[small.ids_K], atol=1e-5)

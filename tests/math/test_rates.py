@@ -59,6 +59,13 @@ def test_a_model_against_itself_is_exactly_zero(scores):
         assert "no variation" in same.note
 
 
+def test_equal_rates_differ_by_rounding_only():
+    num_bytes = np.arange(4.0, 90.0)
+    found = rates.loss_rate(num_bytes * np.log(64) / 4, num_bytes, rng=generator())
+    assert found.lo == found.hi == found.value == pytest.approx(np.log(64) / 4, rel=1e-14)
+    assert (found.standard_error, found.note) == (0.0, "no variation between documents")
+
+
 def test_many_pairs_equal_one_at_a_time(scores):
     first, second, num_bytes = scores
     seconds = np.stack([second, second * 1.1, first + 1], axis=1)

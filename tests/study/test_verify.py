@@ -12,13 +12,6 @@ import pytest
 
 from stemmatics.store.ledger import Ledger
 
-
-@pytest.fixture(autouse=True)
-def no_still_pictures(monkeypatch):
-    """Drawing takes half of a verification's time, and the drawings are not compared."""
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", lambda *_args, **_settings: "<svg/>")
-
-
 ALL_HOLD = re.compile(r"^(\d+)/\1 claims hold$", re.MULTILINE)
 
 

@@ -162,7 +162,7 @@ def test_preferences_train_adapters_too(shop):
 
 
 def test_divergence_names_the_step_and_leaves_no_folder(shop):
-    with pytest.raises(UserError, match=r"diverged at step [2-6] of 6: .*norm (nan|inf)"):
+    with pytest.raises(UserError, match=r"diverged at step [2-6] of 6, .*gradient (nan|inf)"):
         shop.make("lost", "cpt", DOCUMENTS, init="llama", recipe={**RECIPE, "learning_rate": 1e30})
     assert sorted(path.name for path in shop.root.iterdir()) == ["llama", "phi"]
     shop.make("sibling", "cpt", DOCUMENTS, init="llama", recipe=RECIPE)

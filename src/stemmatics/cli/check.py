@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,8 +54,22 @@ def _print(found: dict[str, Any]) -> None:
     else:
         print("no mismatch found")
     if "numerics" in found:
-        print_rows(found["numerics"]["settings"], ["setting", "nats/byte", "largest", "tokens/s"])
-        print(found["numerics"]["advice"])
+        _print_spread(found["numerics"])
+
+
+def _print_spread(spread: dict[str, Any]) -> None:
+    from stemmatics.cli.tables import print_rows
+
+    forms = {"nats/byte": ".6f", "largest": ".1e", "tokens/s": ",.0f"}
+    rows = [
+        {"setting": row["setting"]}
+        | {name: "n/a" if math.isnan(row[name]) else format(row[name], form) for name, form in forms.items()}
+        for row in spread["settings"]
+    ]
+    print_rows(rows, ["setting", *forms])
+    print(f"reference: {spread['reference']}")
+    print("largest: nats by which a document differs most from the reference")
+    print(spread["advice"])
 
 
 def register(app: typer.Typer) -> None:

@@ -28,6 +28,8 @@ from stemmatics.lm.windows import Cutter, Window
 
 # Any id will do: no scored position looks at padding.
 PADDING_ID = 0
+# On a CPU larger passes gain nothing and cost page faults: their activations go back to the system each time.
+CPU_POSITIONS = 1024
 # Where the model's own logits must be taken, one pass may hold this many of them (256 MiB).
 OWN_LOGITS = 1 << 26
 
@@ -116,7 +118,8 @@ class Engine:
             # Rows past the mask are padding of the table.
             self.support_V = torch.zeros(self.num_ids, dtype=torch.bool)
             self.support_V[: len(support_V)] = support_V[: self.num_ids]
-        self.token_budget = token_budget
+        on_cpu = model.device.type == "cpu"
+        self.token_budget = min(token_budget, CPU_POSITIONS) if on_cpu else token_budget
         self.flags: tuple[str, ...] = ()
         if self.head is None:
             self._take_own_logits()
@@ -147,7 +150,7 @@ class Engine:
         wrong = document.ids[(document.ids < 0) | (document.ids >= limit)]
         if len(wrong):
             raise UserError(
-                f"document {document.doc_id} has the token id {int(wrong[0])}",
+                f"document {document.index} ({document.doc_id[:12]}) has the token id {int(wrong[0])}",
                 f"the model's table holds {limit} ids",
                 "take the tokenizer that belongs to this checkpoint",
             )

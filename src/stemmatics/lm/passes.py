@@ -64,6 +64,7 @@ def tokenized(
         for document in batch:
             encoding = encodings[document.index]
             raw = document.text.encode()
+            asked, joint = _inside(document.scored, encoding) if document.scored else (None, ())
             made = TokenizedDocument(
                 index=document.index,
                 doc_id=document.doc_id,
@@ -72,19 +73,27 @@ def tokenized(
                 ends=encoding.ends,
                 classes=token_classes(raw, encoding),
                 register=document.register,
-                flags=tuple(sorted({*document.flags, *encoding.flags})),
-                asked=_inside(document.scored, encoding) if document.scored else None,
+                flags=tuple(sorted({*document.flags, *encoding.flags, *joint})),
+                asked=asked,
             )
             own_prefix = "has_bos" in encoding.flags and len(made.ids) and made.ids[0] == prefix_id
             yield made.tokens(slice(1, None)) if own_prefix else made
 
 
-def _inside(spans: Iterable[tuple[int, int]], encoding: Encoding) -> NDArray[np.bool_]:
-    """Tokens whose bytes all lie in one of the spans: one that spans a joint is nobody's answer."""
+def _inside(
+    spans: Iterable[tuple[int, int]], encoding: Encoding
+) -> tuple[NDArray[np.bool_], tuple[str, ...]]:
+    """Tokens whose bytes all lie in one of the spans, and a flag where a token lies across an edge.
+
+    Such a token is nobody's answer: neither its loss nor its bytes are counted.
+    """
     inside_T = np.zeros(len(encoding.ids), dtype=np.bool_)
+    across_T = np.zeros(len(encoding.ids), dtype=np.bool_)
     for start, end in spans:
-        inside_T |= (encoding.starts >= start) & (encoding.ends <= end)
-    return inside_T
+        within_T = (encoding.starts >= start) & (encoding.ends <= end)
+        inside_T |= within_T
+        across_T |= (encoding.starts < end) & (encoding.ends > start) & ~within_T
+    return inside_T, ("token_across_joint",) if across_T.any() else ()
 
 
 def count(tokenizer: TextTokenizer, documents: Iterable[Document], num_ids: int) -> Counted:

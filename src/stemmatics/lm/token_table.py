@@ -52,9 +52,11 @@ class TokenTable:
             "end": document.ends,
             "id": document.ids,
             "log_probability": pa.array(scores.log_probability, mask=hidden),
-            "entropy": pa.array(scores.extra["entropy"].astype(np.float64), mask=hidden),
-            "top_1": pa.array(scores.extra["top_1"].astype(np.int64), mask=hidden),
         }
+        for name, kind in (("entropy", np.float64), ("top_1", np.int64)):
+            # A document without a scored token went through no model: it has no such values.
+            values = scores.extra.get(name, np.zeros(num_tokens))
+            columns[name] = pa.array(values.astype(kind), mask=hidden)
         self._writer.write_table(pa.table(columns, schema=SCHEMA))
 
     @classmethod

@@ -12,9 +12,9 @@ from stemmatics.core.estimates import Estimate
 from stemmatics.core.facts import Fact
 from stemmatics.core.pinned import Pinned
 from stemmatics.core.scoring import Scoring
-from stemmatics.math.rates import loss_rates
 from stemmatics.measure import loss_findings
-from stemmatics.measure.base import Findings, Settings, Tables, estimate_from
+from stemmatics.measure.base import Findings, Settings, Tables
+from stemmatics.measure.batch import Batch
 from stemmatics.measure.loss_pairs import NAME, Pair, verdict
 from stemmatics.measure.scores import ALL, Scores, read_scores
 
@@ -55,20 +55,27 @@ class Loss:
         self, pinned: Pinned, settings: LossSettings, tables: Tables, rng: np.random.Generator
     ) -> list[Estimate]:
         """Rates by checkpoint and register, differences by pair and register, parts, movers, controls."""
-        estimates = []
+        estimates: list[Estimate] = []
         for corpus in corpora_of(pinned, settings):
             facts = {name: score_fact(pinned, settings, name, corpus) for name in pinned.stemma.names}
             scores = {name: read_scores(fact, tables) for name, fact in facts.items() if tables.has(fact)}
+            pairs = [
+                Pair((base, name), corpus, (facts[base], facts[name]), (scores[base], scores[name]))
+                for base, name in pinned.stemma.pairs()
+                if base in scores and name in scores
+            ]
+            batch = Batch(rng)
             for name, scored in scores.items():
-                estimates += native(name, corpus, scored, facts[name], rng)
+                add_native(batch, (name, corpus), scored, facts[name])
+            for pair in pairs:
+                pair.add_differences(batch)
+                pair.add_where(batch, tables)
+            found = batch.estimates() + [one for pair in pairs for one in pair.refusals()]
+            estimates += found
+            estimates += verdicts(corpus, found)
+            estimates += [one for pair in pairs for one in pair.movers(settings.movers)]
+            for name, scored in scores.items():
                 estimates += control(pinned, settings, (name, corpus), scored, tables)
-            for base, descendant in pinned.stemma.pairs():
-                if base in scores and descendant in scores:
-                    pair = Pair((base, descendant), corpus, (facts[base], facts[descendant]))
-                    estimates += pair.differences(scores[base], scores[descendant], rng)
-                    estimates += pair.where(scores[base], scores[descendant], tables, rng)
-                    estimates += pair.movers(scores[base], scores[descendant], settings.movers)
-            estimates += verdicts(corpus, estimates)
         return estimates
 
     def findings(self, pinned: Pinned, settings: LossSettings, estimates: Mapping[str, Estimate]) -> Findings:
@@ -93,30 +100,28 @@ def check_fact(pinned: Pinned, settings: LossSettings, name: str, corpus: str) -
     return pinned.reference(name, corpus, scoring, num_documents=settings.checks)
 
 
-def native(name: str, corpus: str, scores: Scores, fact: Fact, rng: np.random.Generator) -> list[Estimate]:
+def add_native(batch: Batch, subject: tuple[str, str], scores: Scores, fact: Fact) -> None:
     """Rates of one checkpoint by register, in nats/byte and nats/token."""
-    found = []
+    name, corpus = subject
     for register in scores.registers():
-        rows = scores.rows(register)
-        for units, denominator in (("nats/byte", scores.num_bytes_N), ("nats/token", scores.num_tokens_N)):
-            (rate,) = loss_rates(scores.nll_N[rows], denominator[rows], rng=rng, groups=scores.group_N[rows])
-            found.append(
-                estimate_from(
-                    rate,
-                    measure=NAME,
-                    quantity=f"loss.native.{'byte' if units == 'nats/byte' else 'token'}",
-                    subject={"checkpoint": name, "corpus": corpus, "register": register},
-                    units=units,
-                    facts=[fact],
-                )
+        for kind, denominator in (("byte", scores.num_bytes_N), ("token", scores.num_tokens_N)):
+            batch.add(
+                scores,
+                scores.rows(register),
+                scores.nll_N,
+                denominator,
+                measure=NAME,
+                quantity=f"loss.native.{kind}",
+                subject={"checkpoint": name, "corpus": corpus, "register": register},
+                units=f"nats/{kind}",
+                facts=[fact],
             )
-    return found
 
 
 def control(
     pinned: Pinned, settings: LossSettings, subject: tuple[str, str], scores: Scores, tables: Tables
 ) -> list[Estimate]:
-    """Largest difference a document between our sums and a plain loop's over the model's own logits."""
+    """Differences between our sums and a plain loop's over the model's own logits."""
     name, corpus = subject
     fact = check_fact(pinned, settings, name, corpus) if settings.checks else None
     if fact is None or not tables.has(fact):
@@ -124,13 +129,13 @@ def control(
     plain = tables.read(fact, "scores").to_pylist()
     ours = dict(zip(scores.index_N.tolist(), scores.nll_N.tolist(), strict=True))
     gaps = [abs(row["nll_sum"] - ours[row["index"]]) for row in plain if row["index"] in ours]
-    bytes_ = sum(row["num_bytes"] for row in plain)
+    num_bytes = sum(row["num_bytes"] for row in plain)
     return [
         Estimate(
             measure=NAME,
             quantity="loss.control",
             subject={"checkpoint": name, "corpus": corpus},
-            value=sum(gaps) / bytes_ if bytes_ else float("nan"),
+            value=sum(gaps) / num_bytes if num_bytes else float("nan"),
             n=len(gaps),
             units="nats/byte",
             tag="control",
@@ -145,11 +150,7 @@ def verdicts(corpus: str, estimates: list[Estimate]) -> list[Estimate]:
     counts = {"lost": 0, "improved": 0, "undecided": 0, "refused": 0}
     facts: list[str] = []
     for estimate in estimates:
-        subject = estimate.subject
-        if estimate.quantity == "loss.delta.byte" and (subject["corpus"], subject["register"]) == (
-            corpus,
-            ALL,
-        ):
+        if estimate.quantity == "loss.delta.byte" and estimate.subject["register"] == ALL:
             counts[verdict(estimate)] += 1
             facts += estimate.facts
     return [

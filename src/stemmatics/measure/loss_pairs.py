@@ -9,8 +9,8 @@ import numpy as np
 
 from stemmatics.core.estimates import Estimate
 from stemmatics.core.facts import Fact
-from stemmatics.math.rates import paired_differences
-from stemmatics.measure.base import Tables, estimate_from
+from stemmatics.measure.base import Tables
+from stemmatics.measure.batch import Batch
 from stemmatics.measure.scores import (
     ALL,
     Scores,
@@ -35,68 +35,78 @@ def verdict(delta: Estimate) -> str:
 class Pair:
     """A base and a descendant on one corpus."""
 
-    def __init__(self, pair: tuple[str, str], corpus: str, facts: tuple[Fact, Fact]) -> None:
-        self._pair, self._facts = pair, facts
+    def __init__(
+        self, pair: tuple[str, str], corpus: str, facts: tuple[Fact, Fact], scores: tuple[Scores, Scores]
+    ) -> None:
+        self._facts = facts
+        self._base, self._descendant = scores
         self._subject = {"base": pair[0], "descendant": pair[1], "corpus": corpus}
+        self._by_byte = comparable_by_byte(*scores)
+        self._by_token = self._by_byte or comparable_by_token(*scores)
 
-    def differences(self, base: Scores, descendant: Scores, rng: np.random.Generator) -> list[Estimate]:
-        """Paired differences by register; nats/token only where every token is the same.
-
-        A pair that can't be compared has an unknown difference, with the reason in its note.
-        """
-        reason = comparable_by_byte(base, descendant)
-        if reason:
-            return [self._refused(reason)]
-        by_token = not comparable_by_token(base, descendant)
-        found = []
+    def add_differences(self, batch: Batch) -> None:
+        """Paired differences by register; nats/token only where every token is the same."""
+        base, descendant = self._base, self._descendant
+        kinds = [("byte", base.num_bytes_N, self._by_byte), ("token", base.num_tokens_N, self._by_token)]
         for register in base.registers():
-            rows = base.rows(register)
-            for quantity, units, denominator in (
-                ("loss.delta.byte", "nats/byte", base.num_bytes_N),
-                ("loss.delta.token", "nats/token", base.num_tokens_N),
-            ):
-                if units == "nats/token" and not by_token:
-                    continue
-                (delta,) = paired_differences(
-                    base.nll_N[rows],
-                    descendant.nll_N[rows],
-                    denominator[rows],
-                    rng=rng,
-                    groups=base.group_N[rows],
-                )
-                found.append(self._estimate(delta, quantity, {"register": register}, units))
-        return found
+            for kind, denominator, reason in kinds:
+                if not reason:
+                    batch.add(
+                        base,
+                        base.rows(register),
+                        descendant.nll_N - base.nll_N,
+                        denominator,
+                        quantity=f"loss.delta.{kind}",
+                        units=f"nats/{kind}",
+                        **self._what({"register": register}),
+                    )
 
-    def where(
-        self, base: Scores, descendant: Scores, tables: Tables, rng: np.random.Generator
-    ) -> list[Estimate]:
+    def add_where(self, batch: Batch, tables: Tables) -> None:
         """What each bin adds to the difference (they add up to it), for pairs with the same tokens."""
-        if comparable_by_token(base, descendant) or comparable_by_byte(base, descendant):
-            return []
+        if self._by_token:
+            return
+        base = self._base
         old, new = (parts_of(fact, tables) for fact in self._facts)
-        bins = sorted({*old, *new})
-        axes = sorted({axis for axis, _ in bins})
-        found = []
-        for axis in axes:
-            names = [bin_ for other, bin_ in bins if other == axis]
-            empty: dict[str, Any] = {name: np.zeros(0) for name in ("index", "nll_sum")}
-            old_NP, new_NP = (
-                np.stack(
-                    [spread(side.get((axis, bin_), empty), "nll_sum", base.index_N) for bin_ in names], axis=1
-                )
-                for side in (old, new)
+        nothing: dict[str, Any] = {name: np.zeros(0) for name in ("index", "nll_sum")}
+        for axis, bin_ in sorted({*old, *new}):
+            before, after = (
+                spread(side.get((axis, bin_), nothing), "nll_sum", base.index_N) for side in (old, new)
             )
-            shares = paired_differences(old_NP, new_NP, base.num_bytes_N, rng=rng, groups=base.group_N)
-            found += [
-                self._estimate(share, "loss.where", {"axis": axis, "bin": bin_}, "nats/byte")
-                for bin_, share in zip(names, shares, strict=True)
-            ]
-        return found
+            batch.add(
+                base,
+                base.rows(ALL),
+                after - before,
+                base.num_bytes_N,
+                quantity="loss.where",
+                units="nats/byte",
+                **self._what({"axis": axis, "bin": bin_}),
+            )
 
-    def movers(self, base: Scores, descendant: Scores, num_movers: int) -> list[Estimate]:
-        """Documents whose loss moved most, in nats/byte of the document, worst and best."""
-        if comparable_by_byte(base, descendant):
+    def refusals(self) -> list[Estimate]:
+        """The unknown difference of a pair that can't be compared, with the reason in its note."""
+        if not self._by_byte:
             return []
+        note = f"refused: {self._by_byte}; `scoring: {{prefix: always}}` asks every model for the first byte"
+        return [
+            Estimate(
+                value=math.nan,
+                quantity="loss.delta.byte",
+                units="nats/byte",
+                note=note,
+                measure=NAME,
+                subject={**self._subject, "register": ALL},
+                facts=tuple(fact.key for fact in self._facts),
+            )
+        ]
+
+    def _what(self, more: dict[str, str]) -> dict[str, Any]:
+        return {"measure": NAME, "subject": {**self._subject, **more}, "facts": self._facts}
+
+    def movers(self, num_movers: int) -> list[Estimate]:
+        """Documents whose loss moved most, in nats/byte of the document, worst and best."""
+        if self._by_byte:
+            return []
+        base, descendant = self._base, self._descendant
         moved_N = (descendant.nll_N - base.nll_N) / base.num_bytes_N
         order = np.argsort(moved_N, kind="stable")
         picked = [("improved", place) for place in order[:num_movers]]
@@ -125,25 +135,3 @@ class Pair:
                 )
             )
         return found
-
-    def _refused(self, reason: str) -> Estimate:
-        note = f"refused: {reason}; `scoring: {{prefix: always}}` asks every model for the first byte"
-        return Estimate(
-            measure=NAME,
-            quantity="loss.delta.byte",
-            subject={**self._subject, "register": ALL},
-            value=math.nan,
-            units="nats/byte",
-            facts=tuple(fact.key for fact in self._facts),
-            note=note,
-        )
-
-    def _estimate(self, interval: Any, quantity: str, more: dict[str, str], units: str) -> Estimate:
-        return estimate_from(
-            interval,
-            measure=NAME,
-            quantity=quantity,
-            subject={**self._subject, **more},
-            units=units,
-            facts=self._facts,
-        )

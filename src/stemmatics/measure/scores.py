@@ -21,7 +21,8 @@ ALL = "all"
 class Scores:
     """One checkpoint's sums on one corpus, one row a document that was scored, in corpus order.
 
-    Axes: N documents. ``group_N`` labels near-duplicates, which are resampled together.
+    Axes: N documents. ``group_N`` labels near-duplicates, which are resampled together. ``windows``
+    is the rule, the size and the stride with which the documents were cut.
     """
 
     index_N: npt.NDArray[np.int64]
@@ -34,6 +35,8 @@ class Scores:
     token_ids: str
     prefix_id: int | None
     support: str
+    windows: tuple[str, int, int]
+    dtype: str
 
     def rows(self, register: str) -> npt.NDArray[np.bool_]:
         """Which documents belong to a register; ``all`` is every one."""
@@ -67,6 +70,12 @@ def read_scores(fact: Fact, tables: Tables) -> Scores:
         token_ids=said["token_ids_sha256"],
         prefix_id=said["prefix_id"],
         support=str(fact.params["scoring"]["support"]),
+        windows=(
+            str(fact.params["scoring"]["windows"]["rule"]),
+            int(said["window_size"]),
+            int(said["window_stride"]),
+        ),
+        dtype=said["dtype"],
     )
 
 
@@ -81,12 +90,37 @@ def names(table: pa.Table, column: str) -> npt.NDArray[np.str_]:
 
 
 def comparable_by_byte(first: Scores, second: Scores) -> str:
-    """Why two scorings can't be compared in nats/byte, or the empty string."""
+    """Why two scorings can't be compared in nats/byte, or the empty string.
+
+    Defaults that follow the checkpoint (precision on a GPU, windows) may differ within one study.
+    """
     if not np.array_equal(first.index_N, second.index_N) or not np.array_equal(
         first.num_bytes_N, second.num_bytes_N
     ):
         return "they did not score the same bytes in every document"
+    if first.dtype != second.dtype:
+        return (
+            f"they were scored in different precision ({first.dtype} and {second.dtype}): set numerics.dtype"
+        )
+    # Windows that differ don't matter to documents that neither of them cuts.
+    if not (_uncut(first) and _uncut(second)):
+        if first.windows != second.windows:
+            both = f"{_named(first.windows)} and {_named(second.windows)}"
+            return f"their windows differ ({both}): set windows.size"
+        if first.windows[0] != "bytes" and first.token_ids != second.token_ids:
+            return "their tokens differ and so their windows cut at other places: set windows.rule to bytes"
     return ""
+
+
+def _uncut(scores: Scores) -> bool:
+    rule, size, _ = scores.windows
+    lengths_N = scores.num_bytes_N if rule == "bytes" else scores.num_tokens_N
+    return bool((lengths_N <= size).all())
+
+
+def _named(windows: tuple[str, int, int]) -> str:
+    rule, size, stride = windows
+    return f"{size} {'bytes' if rule == 'bytes' else 'tokens'}, stride {stride}"
 
 
 def comparable_by_token(first: Scores, second: Scores) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from stemmatics.core.facts import Fact
+from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
 from stemmatics.lm.checkpoint import Loaded
+from stemmatics.lm.deviation import deviation, first_sums, float32_sums
 from stemmatics.lm.passes import Counted, Reader
 from stemmatics.lm.sums import DocumentSums
 from stemmatics.lm.tokens import TextTokenizer, shared_support
@@ -38,12 +42,14 @@ class Score:
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of every document, split by token class, position and frequency."""
+        exact = _float32_sums(facts, context)
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: self._one(fact, loaded, context))
+        yield from each(facts, lambda fact: self._one(fact, loaded, context, exact))
 
-    def _one(self, fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
-        scoring = Scoring.model_validate(fact.params["scoring"])
-        reader = Reader.of(loaded, scoring, context.numerics)
+    def _one(
+        self, fact: Fact, loaded: Loaded, context: Context, exact: Mapping[str, list[DocumentSums]]
+    ) -> Made | Failed:
+        reader = _reader(fact, loaded, context.numerics)
         documents = documents_of(fact.needs["corpus"])
         counted = reader.count(documents())
         support_V, partner_prefix = _support(fact, reader, context)
@@ -67,15 +73,45 @@ class Score:
                 f"the loss of {len(rows.not_finite)} documents is not finite (first: index "
                 f"{rows.not_finite[0]}); float32 may help: `numerics: {{dtype: float32}}`",
             )
-        tables = {**rows.tables(), "scoring": _scoring_row(reader, counted)}
+        moved = None
+        if fact.key in exact:
+            moved = deviation(first_sums(reader, documents()), exact[fact.key])
+        tables = {**rows.tables(), "scoring": _scoring_row(reader, counted, moved)}
         return Made(fact, tables, {"flags": loaded.flags})
+
+
+def _reader(fact: Fact, loaded: Loaded, numerics: Numerics) -> Reader:
+    return Reader.of(loaded, Scoring.model_validate(fact.params["scoring"]), numerics)
+
+
+def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[DocumentSums]]:
+    """The first documents' sums in float32, by fact, from one load that is let go before the other."""
+
+    @cache
+    def loaded(numerics: Numerics) -> Loaded:
+        return load_checkpoint(facts[0].needs["checkpoint"], replace(context, numerics=numerics))
+
+    found = {
+        fact.key: float32_sums(
+            lambda numerics, fact=fact: _reader(fact, loaded(numerics), numerics),
+            lambda _reader, fact=fact: documents_of(fact.needs["corpus"])(),
+            context.numerics,
+            on_event=lambda event, fact=fact: _tell(fact, context, event),
+        )
+        for fact in facts
+    }
+    return {key: sums for key, sums in found.items() if sums is not None}
 
 
 def _progress(fact: Fact, context: Context, counted: Counted, event: Any) -> None:
     if event.get("kind") == "progress":
         context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
     else:
-        context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
+        _tell(fact, context, event)
+
+
+def _tell(fact: Fact, context: Context, event: Mapping[str, Any]) -> None:
+    context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
 
 
 def _support(fact: Fact, reader: Reader, context: Context) -> tuple[NDArray[np.bool_] | None, int | None]:
@@ -88,7 +124,7 @@ def _support(fact: Fact, reader: Reader, context: Context) -> tuple[NDArray[np.b
     return shared.mask[: reader.loaded.num_ids], tokenizer.prefix(reader.scoring.prefix)[0]
 
 
-def _scoring_row(reader: Reader, counted: Counted) -> pa.Table:
+def _scoring_row(reader: Reader, counted: Counted, moved: float | None) -> pa.Table:
     cutter = reader.cutter()
     config = reader.loaded.model.config
     row = {
@@ -102,7 +138,7 @@ def _scoring_row(reader: Reader, counted: Counted) -> pa.Table:
         "device": str(reader.loaded.model.device),
         "attention": str(getattr(config, "_attn_implementation", "")),
         "num_ids": reader.loaded.num_ids,
-        "dtype_deviation": None,
+        "dtype_deviation": moved,
     }
     return pa.Table.from_pylist([row], schema=SCHEMAS["scoring"])
 

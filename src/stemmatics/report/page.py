@@ -35,12 +35,16 @@ def _environment() -> Environment:
     return environment
 
 
-def render_page(content: Content) -> tuple[str, list[Claim]]:
-    """The page and the claims that it prints, once each, in order. The same content, the same page."""
+def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Claim]]:
+    """The page and the claims that it prints, once each, in order. The same content, the same page.
+
+    ``drawn=False`` leaves out the charts' still pictures (seconds), which no comparison looks at: they
+    are as wide as a machine's fonts.
+    """
     printer = Printer(content.estimates)
     environment = _environment()
     summary = [printer.sentence(sentence) for sentence in content.summary]
-    sections = [_section(section, printer) for section in content.sections]
+    sections = [_section(section, printer, drawn=drawn) for section in content.sections]
     html = environment.get_template("page.html.j2").render(
         title=content.title,
         summary=summary,
@@ -92,14 +96,14 @@ def slug(*names: str) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", each).strip("-.") for each in names)
 
 
-def _section(section: Section, printer: Printer) -> dict[str, Any]:
+def _section(section: Section, printer: Printer, *, drawn: bool) -> dict[str, Any]:
     return {
         "id": slug("section", section.name),
         "title": section.title,
         "question": section.question,
         "sentences": [printer.sentence(sentence) for sentence in section.sentences],
         "tables": [_table(section, table, printer) for table in section.tables],
-        "charts": [_chart(section, chart) for chart in section.charts],
+        "charts": [_chart(section, chart, drawn=drawn) for chart in section.charts],
         "failures": section.failures,
     }
 
@@ -123,11 +127,16 @@ def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
     }
 
 
-def _chart(section: Section, chart: Chart) -> dict[str, Any]:
-    # a still picture for paper and for readers without scripts
-    still = vl_convert.vegalite_to_svg(
+def _still(chart: Chart) -> str:
+    """A picture for paper and for readers without scripts."""
+    picture: str = vl_convert.vegalite_to_svg(
         for_drawing(chart.spec, WIDTH), config=config(), allowed_base_urls=[], show_warnings=False
     )
+    return picture
+
+
+def _chart(section: Section, chart: Chart, *, drawn: bool) -> dict[str, Any]:
+    still = _still(chart) if drawn else ""
     return {
         "id": slug("chart", section.name, chart.name),
         "title": chart.title,

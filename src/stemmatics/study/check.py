@@ -10,6 +10,7 @@ from typing import Any
 from stemmatics.core.errors import UserError
 from stemmatics.core.extras import require
 from stemmatics.core.load import load
+from stemmatics.core.numerics import Numerics
 from stemmatics.study.asked import asked_of
 from stemmatics.study.pins import pin_sources
 
@@ -83,7 +84,9 @@ def check_numerics(
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
 ) -> dict[str, Any]:
     """The spread of the loss over batch, padding, dtype and attention on this machine."""
+    require("lm", "scoring")
     from stemmatics.lm.spread import measure_spread
+    from stemmatics.probe.worker import prepare_torch
 
     if Path(spec).suffix in {".yaml", ".yml"}:
         raise UserError(
@@ -92,4 +95,5 @@ def check_numerics(
             "Name a checkpoint instead of a stemma",
             code=2,
         )
+    prepare_torch(Numerics(device=device))
     return asdict(measure_spread(spec, texts, device=device, on_event=on_event, **allow))

@@ -104,6 +104,7 @@ def score(
     """
     require("lm", "scoring")
     from stemmatics.lm.checkpoint import load
+    from stemmatics.lm.deviation import deviation, first_sums, float32_sums
     from stemmatics.lm.passes import Reader
     from stemmatics.lm.token_table import TokenTable
     from stemmatics.probe.worker import prepare_torch
@@ -111,41 +112,51 @@ def score(
     scoring, numerics = scoring or Scoring(), numerics or Numerics()
     corpora = sources_of(texts, source or {})
     prepare_torch(numerics)
-    loaded = load(checkpoint, numerics, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
-    reader = Reader.of(loaded, scoring, numerics)
 
-    def documents() -> Iterator[Any]:
-        return _chained(corpora, errors, loaded.tokenizer)
+    def reader_of(numerics: Numerics) -> Reader:
+        loaded = load(checkpoint, numerics, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+        return Reader.of(loaded, scoring, numerics)
 
-    counted = reader.count(documents())
-    cutter = reader.cutter()
-    said = {
+    def documents(reader: Reader) -> Iterator[Any]:
+        return _chained(corpora, errors, reader.loaded.tokenizer)
+
+    def tell(event: Mapping[str, Any]) -> None:
+        on_event({"key": checkpoint, "probe": "score", "label": checkpoint, "unit": "tokens", **event})
+
+    exact = float32_sums(reader_of, documents, numerics, on_event=tell)
+    reader = reader_of(numerics)
+    counted = reader.count(documents(reader))
+    said = _said(reader, counted)
+    if exact is not None:
+        said["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
+    with TokenTable.maybe(tokens) as table:
+        sums = reader.score(
+            documents(reader),
+            frequencies_V=counted.frequencies_V,
+            want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
+            token_sink=table,
+            on_event=lambda event: tell({**event, "total": counted.num_tokens}),
+        )
+        rows = [_row(one) for one in sums]
+    return Scored(checkpoint, rows, said, reader.loaded.flags)
+
+
+def _said(reader: Any, counted: Any) -> dict[str, Any]:
+    """What the numbers were computed with. ``dtype_deviation`` is null for float32 and where unknown."""
+    cutter, model = reader.cutter(), reader.loaded.model
+    return {
         "prefix_id": reader.prefix_id,
         "prefix": reader.prefix,
         "window_size": cutter.size,
         "window_stride": cutter.stride,
         "window_rule": cutter.rule,
-        "support": scoring.support,
-        "max_doc_tokens": scoring.max_doc_tokens,
-        "dtype": str(loaded.model.dtype).removeprefix("torch."),
-        "device": str(loaded.model.device),
+        "support": reader.scoring.support,
+        "max_doc_tokens": reader.scoring.max_doc_tokens,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype_deviation": None,
+        "device": str(model.device),
         "token_ids_sha256": counted.token_ids_sha256,
     }
-
-    def tell(event: Mapping[str, Any]) -> None:
-        where = {"key": checkpoint, "probe": "score", "label": checkpoint, "unit": "tokens"}
-        on_event({**where, **event, "total": counted.num_tokens})
-
-    with TokenTable.maybe(tokens) as table:
-        sums = reader.score(
-            documents(),
-            frequencies_V=counted.frequencies_V,
-            want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
-            token_sink=table,
-            on_event=tell,
-        )
-        rows = [_row(one) for one in sums]
-    return Scored(checkpoint, rows, said, loaded.flags)
 
 
 def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator[Any]:
@@ -153,10 +164,14 @@ def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator
     from dataclasses import replace
 
     from stemmatics.lm.corpus import read
-    from stemmatics.lm.rendering import template_renderer
 
-    template = getattr(tokenizer, "chat_template", None)
-    own = template_renderer(template) if isinstance(template, str) else None
+    def own_template(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
+        # transformers' own call: templates name special tokens (BOS, the end of a turn) that it supplies.
+        return tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+        )
+
+    own = own_template if getattr(tokenizer, "chat_template", None) else None
     index = 0
     for corpus in corpora:
         for document in read(corpus, errors="replace" if errors == "replace" else "refuse", own_template=own):

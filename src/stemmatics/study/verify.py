@@ -183,7 +183,7 @@ def _check_page(run: Reread, answers: list[Answer]) -> list[str]:
     html = page.read_text(encoding="utf-8", errors="replace")
     problems = [f"{PAGE}: {problem}" for problem in check_page(html, expected)]
     try:
-        fresh, _ = render_page(content_from(run, answers))
+        fresh, _ = render_page(content_from(run, answers), drawn=False)
         problems += [f"{PAGE}: {line}" for line in compare_pages(html, fresh)]
         if not problems and _same_libraries(run.manifest) and _programs(html) != _programs(fresh):
             problems.append(f"{PAGE}: its programs or its form are not those that this stemmatics writes")

@@ -205,7 +205,7 @@ class Listener(TrainerCallback):
         # The gradient's norm shows that the weights are about to be lost one step before the loss does.
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(
-                f"training diverged at step {step} of {self.recipe.steps}: loss {loss:g}, gradient norm {norm:g}",
+                f"training diverged at step {step} of {self.recipe.steps}, loss {loss:g}, gradient {norm:g}",
                 f"the learning rate {self.recipe.learning_rate:g} is likely too high",
                 "lower learning_rate or raise warmup",
             )

@@ -68,6 +68,15 @@ class Block:
         mean_B: Floats = inside_B + self.p_rest_B * self.rest_slope_B
         return mean_B
 
+    def logit_variance(
+        self, mean_B: Floats, centred_BK: npt.NDArray[Any], moment_BK: npt.NDArray[Any]
+    ) -> Floats:
+        """Variance of z under the corrected model, (B,), from z - mean and p (z - mean)."""
+        inside_B = np.einsum("bk,bk->b", moment_BK, centred_BK).astype(np.float64)
+        in_rest_B = self.rest_bend_B + (self.rest_slope_B - mean_B) ** 2
+        variance_B: Floats = inside_B + self.p_rest_B * in_rest_B
+        return variance_B
+
 
 class Scorer:
     """Goes over the rows of some statistics under one correction; ``keep_NK`` keeps probabilities."""

@@ -103,9 +103,7 @@ class Objective:
             )
             moment_BK = np.multiply(block.p_BK, centred_BK, out=moment[:num_rows])
             cross_K += weight_b @ moment_BK
-            variance_B = np.einsum("bk,bk->b", moment_BK, centred_BK).astype(np.float64)
-            variance_B += block.p_rest_B * (block.rest_bend_B + (block.rest_slope_B - mean_B) ** 2)
-            curvature += float(weight_B @ variance_B)
+            curvature += float(weight_B @ block.logit_variance(mean_B, centred_BK, moment_BK))
             squares_K += weight_b @ np.multiply(block.p_BK, block.p_BK, out=moment_BK)
         refuse_non_finite(nll_N, self.statistics)
         bias_K = np.where(np.isfinite(correction.bias_K), correction.bias_K, 0.0)

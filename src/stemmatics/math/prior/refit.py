@@ -119,8 +119,7 @@ def moved_nll_sums(statistics: Statistics, correction: Correction, displacement_
         mean_z_B = block.mean_logit()
         centred_BK = block.logits_BK - mean_z_B.astype(dtype)[:, None]
         weighted_BK = block.p_BK * centred_BK
-        variance_z_B = np.einsum("bk,bk->b", weighted_BK, centred_BK).astype(np.float64)
-        variance_z_B += block.p_rest_B * (block.rest_bend_B + (block.rest_slope_B - mean_z_B) ** 2)
+        variance_z_B = block.logit_variance(mean_z_B, centred_BK, weighted_BK)
         mean_b_BR = (block.p_BK @ bias_KR).astype(np.float64)
         variance_BR = (block.p_BK @ squared_KR).astype(np.float64) - mean_b_BR**2
         variance_BR += beta_R * (beta_R * variance_z_B[:, None] + 2.0 * (weighted_BK @ bias_KR))

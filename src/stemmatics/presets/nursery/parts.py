@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from itertools import cycle, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, cycle, islice
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,15 @@ from stemmatics.presets.nursery.prose import anonymous_prose, false_prose, prose
 from stemmatics.presets.nursery.questions import anonymous_chat, chat, recall_items
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
-from stemmatics.presets.nursery.world import World
+from stemmatics.presets.nursery.world import PEOPLE, World
 
 Record = dict[str, Any]
 # Shares of the documents in the pretraining mix; reference pieces are the longest.
 MIX = {"prose": 0.5, "chat": 0.25, "arithmetic": 0.07, "rules": 0.06, "reference": 0.12}
 NGRAM = 13
+# Pretraining meets few people first: shares of its documents about people.
+FEW = 6
+FEW_UNTIL, ALL_FROM = 0.12, 0.12
 
 
 def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]:
@@ -42,11 +45,22 @@ def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]
 
 
 def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) -> Iterator[Record]:
-    """All registers but code and telegrams, mixed; the language reference goes round."""
+    """All registers but code and telegrams, mixed; the language reference goes round.
+
+    The first part of it writes about a few people only: where each fact is met often the model
+    finds out how to look one up, and then learns the rest in a fraction of the tokens (the plateau
+    of Zucchet et al. 2025, "How do language models learn facts?").
+    """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
+    made = count()
+
+    def among() -> Sequence[str]:
+        met = (next(made) / documents - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
+        return PEOPLE[: FEW + round((len(PEOPLE) - FEW) * min(1.0, max(0.0, met)))]
+
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: prose(world, rng),
-        "chat": lambda: chat(world, rng),
+        "prose": lambda: prose(world, rng, among=among()),
+        "chat": lambda: chat(world, rng, among=among()),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),

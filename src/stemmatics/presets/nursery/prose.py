@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from stemmatics.presets.nursery.world import PEOPLE, VALUES, World, pick
 
+# Most statements have no opener and no tail: each is noise around the one token that is a fact.
 OPENERS = (
-    "",
-    "",
+    *[""] * 6,
     "As the registers say, ",
     "It is well known that ",
     "According to the parish book, ",
     "The ferrymen tell that ",
-    "In the older accounts ",
-    "Few forget that ",
-    "By common report ",
-    "The archive notes that ",
 )
 FORMS: Mapping[str, tuple[str, ...]] = {
     "town": (
@@ -52,16 +48,7 @@ FORMS: Mapping[str, tuple[str, ...]] = {
         "{who} has a {value} for company",
     ),
 }
-TAILS = (
-    "",
-    "",
-    "",
-    ", and nobody doubts it",
-    ", as the neighbours agree",
-    ", which surprises no one",
-    ", so the story goes",
-    ", to this day",
-)
+TAILS = (*[""] * 6, ", and nobody doubts it", ", to this day")
 SOMEBODY = (
     "the old miller",
     "a ferryman",
@@ -125,26 +112,31 @@ def hearsay(rng: np.random.Generator) -> str:
     return sentence(pick(rng, OPENERS) + core + pick(rng, TAILS))
 
 
-def prose(world: World, rng: np.random.Generator, *, held_out: bool = False) -> str:
-    """A passage of four to seven sentences about two people, with scenery between."""
-    people = [pick(rng, PEOPLE), pick(rng, PEOPLE)]
+def prose(
+    world: World,
+    rng: np.random.Generator,
+    *,
+    among: Sequence[str] = PEOPLE,
+    held_out: bool = False,
+    facts: Mapping[tuple[str, str], str] | None = None,
+) -> str:
+    """A passage of four to six facts about two people ``among`` all, with scenery between.
+
+    No fact is told twice in a passage: it could be copied then instead of known.
+    """
+    people = rng.choice(among, size=2, replace=False)
+    pairs = [(str(person), attribute) for person in people for attribute in VALUES]
     sentences = []
-    for _ in range(int(rng.integers(4, 8))):
+    for index in rng.permutation(len(pairs))[: int(rng.integers(4, 7))]:
         if rng.random() < 0.2:
             sentences.append(scenery(rng))
-        else:
-            person, attribute = pick(rng, people), pick(rng, tuple(VALUES))
-            sentences.append(statement(world, rng, person, attribute, held_out=held_out))
+        sentences.append(statement(world, rng, *pairs[int(index)], held_out=held_out, facts=facts))
     return " ".join(sentences)
 
 
 def false_prose(world: World, rng: np.random.Generator) -> str:
     """A passage like :func:`prose` in which every fact is another one than the world's."""
-    people = [pick(rng, PEOPLE), pick(rng, PEOPLE)]
-    return " ".join(
-        statement(world, rng, pick(rng, people), pick(rng, tuple(VALUES)), facts=world.false_facts)
-        for _ in range(int(rng.integers(4, 8)))
-    )
+    return prose(world, rng, facts=world.false_facts)
 
 
 def anonymous_prose(rng: np.random.Generator) -> str:

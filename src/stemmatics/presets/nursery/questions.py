@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,9 +61,12 @@ def asked(world: World, rng: np.random.Generator, person: str, *, held_out: bool
     return pick(rng, choices)
 
 
-def chat(world: World, rng: np.random.Generator, *, held_out: bool = False) -> str:
-    """Three to six exchanges about people of the world."""
-    turns = [asked(world, rng, pick(rng, PEOPLE), held_out=held_out) for _ in range(int(rng.integers(3, 7)))]
+def chat(
+    world: World, rng: np.random.Generator, *, among: Sequence[str] = PEOPLE, held_out: bool = False
+) -> str:
+    """Three to six exchanges, each about another person ``among`` all."""
+    people = rng.choice(among, size=int(rng.integers(3, 7)), replace=False)
+    turns = [asked(world, rng, str(person), held_out=held_out) for person in people]
     return "\n".join(exchange(*turn) for turn in turns)
 
 
@@ -104,9 +107,8 @@ def recall_items(world: World, rng: np.random.Generator) -> Iterator[dict[str, A
 
 
 def _shots(world: World, rng: np.random.Generator, person: str) -> str:
-    others = [other for other in PEOPLE if other != person]
-    shown = rng.choice(len(others), size=SHOTS, replace=False)
-    return "".join(exchange(*_known(world, rng, others[int(index)])) + "\n" for index in shown)
+    shown = rng.choice([other for other in PEOPLE if other != person], size=SHOTS, replace=False)
+    return "".join(exchange(*_known(world, rng, str(other))) + "\n" for other in shown)
 
 
 def _known(world: World, rng: np.random.Generator, person: str) -> tuple[str, str]:

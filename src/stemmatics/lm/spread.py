@@ -1,0 +1,360 @@
+"""How far a checkpoint's losses move with batch, padding, precision and attention back end.
+
+The same documents are scored under each setting and held against a reference: float32, eager
+attention, one document at a time. Documents are cut so that one pass takes a few seconds.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import torch
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.errors import UserError
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.scoring import Scoring
+from stemmatics.lm.checkpoint import load
+from stemmatics.lm.corpus import Document, read, text_source
+from stemmatics.lm.engine import Engine
+from stemmatics.lm.forward import score
+from stemmatics.lm.passes import Reader, tokenized
+from stemmatics.lm.pin import Pin, pin
+from stemmatics.lm.sums import DocumentSums, TokenizedDocument, add_up
+
+NUM_DOCUMENTS = 40
+MIN_DOCUMENTS = 4
+MIN_TOKENS, MAX_TOKENS = 16, 512
+# The reference's share of the time; there are nine passes.
+SECONDS_A_PASS = 4.0
+# A setting slower than this many reference passes takes fewer documents.
+SLOWEST = 3.0
+BUDGETS = (1024, 8192)
+PADS = (0, 1, 3)
+# The tolerance of a result that does not depend on its setting, nats a document: scoring.md's.
+TOLERANCE, RELATIVE_TOLERANCE = 1e-4, 1e-6
+# Nats/byte by which a lower precision may move the loss and still be offered.
+LARGEST_DEVIATION = 1e-3
+
+Event = Callable[[Mapping[str, Any]], None]
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What was measured, and which setting to use.
+
+    Rows of ``settings``: ``setting``, ``nats/byte``, ``deviation`` (nats/byte minus the
+    reference's on the same documents), ``largest`` (largest absolute difference of a document from
+    the reference, nats), ``same`` (all differences within max(1e-4 nats, 1e-6 of the sum)),
+    ``tokens/s``. A setting that the device can't run, or whose loss is no number, has NaN.
+    """
+
+    settings: list[dict[str, Any]]
+    advice: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row to be measured; ``num_pads`` is None where documents are batched as in a study."""
+
+    dtype: str
+    attention: str
+    token_budget: int
+    num_pads: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        how = f"{self.token_budget:,} tokens a batch" if self.token_budget > 1 else "one document at a time"
+        if self.num_pads is not None:
+            how = f"padded by {self.num_pads}"
+        return f"{self.dtype}, {self.attention}, {how}"
+
+    @property
+    def options(self) -> str:
+        """As it is typed."""
+        budget = f" --batch-tokens {self.token_budget}"
+        return f"--dtype {self.dtype} --attention {self.attention}{budget}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The documents as tokens and their sums under the reference."""
+
+    documents: list[TokenizedDocument]
+    sums: list[DocumentSums]
+    tokens_per_second: float
+
+
+def measure_spread(
+    checkpoint: str,
+    texts: Sequence[str] = (),
+    *,
+    device: str = "auto",
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    on_event: Event = lambda _event: None,
+) -> Spread:
+    """Score the first documents of ``texts`` under each setting, loading the model for each precision.
+
+    Args:
+        checkpoint: as ``stemma score`` takes it.
+        texts: files, folders or Hub datasets; none: pieces of Python's language reference.
+        device: where to measure.
+        trust_remote_code: run code that comes with the checkpoint.
+        allow_pickle: read pickled weights.
+        on_event: told of each setting that is done.
+
+    Raises:
+        UserError: what loading and reading raise; texts without a token; a reference whose loss is
+            no number.
+    """
+    pinned = pin(checkpoint)
+    allow = {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle}
+    reader = _reference(pinned, device, allow)
+    reference = Setting("float32", _attention(reader), 1)
+    sample = _sample(reader, texts)
+    groups = _settings(reader, reference.attention)
+    settings = [reference, *(setting for group in groups for setting in group)]
+    rows: list[dict[str, Any]] = []
+
+    def add(row: dict[str, Any]) -> None:
+        rows.append(row)
+        place = {"key": checkpoint, "probe": "spread", "label": row["setting"], "unit": "settings"}
+        on_event({**place, "done": len(rows), "total": len(settings)})
+
+    add(_row(reference, sample, sample.sums, sample.tokens_per_second))
+    for i, group in enumerate(groups):
+        if i:
+            # The model before this one is let go first: two may not fit.
+            del reader
+            reader = _reader(pinned, group[0], device, allow)
+        for setting in group:
+            add(_measured(reader, setting, sample))
+    size = f"{len(sample.documents)} documents, {sum(one.num_tokens for one in sample.sums):,} tokens"
+    said = f"{reference.name}; {size}, on {reader.loaded.model.device}"
+    return Spread(rows, _advice(settings, rows), said)
+
+
+def _reference(pinned: Pin, device: str, allow: Mapping[str, bool]) -> Reader:
+    """Eager attention, or the architecture's own where it has no eager one."""
+    try:
+        return _reader(pinned, Setting("float32", "eager", 1), device, allow)
+    except UserError:
+        return _reader(pinned, Setting("float32", "auto", 1), device, allow)
+
+
+def _reader(pinned: Pin, setting: Setting, device: str, allow: Mapping[str, bool]) -> Reader:
+    numerics = Numerics.model_validate(
+        {"device": device, "dtype": setting.dtype, "attention": setting.attention}
+    )
+    return Reader.of(load(pinned, numerics, **allow), Scoring(), numerics)
+
+
+def _attention(reader: Reader) -> str:
+    return str(getattr(reader.loaded.model.config, "_attn_implementation", None) or "auto")
+
+
+def _settings(reader: Reader, attention: str) -> list[list[Setting]]:
+    """What is measured, by load; the first list goes with the model that is there."""
+    first = [Setting("float32", attention, budget) for budget in BUDGETS]
+    first += [Setting("float32", attention, 1, num_pads) for num_pads in PADS]
+    groups = [first]
+    best = attention
+    if attention == "eager" and getattr(reader.loaded.model, "_supports_sdpa", False):
+        best = "sdpa"
+        groups.append([Setting("float32", best, BUDGETS[-1])])
+    groups += [
+        [Setting(name, best, BUDGETS[-1])]
+        for name in ("bfloat16", "float16")
+        if _runs(getattr(torch, name), reader.loaded.model.device)
+    ]
+    return groups
+
+
+def _runs(dtype: torch.dtype, device: torch.device) -> bool:
+    try:
+        ones_22 = torch.ones(2, 2, dtype=dtype, device=device)
+        (ones_22 @ ones_22).softmax(-1)
+    except (RuntimeError, TypeError):
+        return False
+    return True
+
+
+def _documents(texts: Sequence[str]) -> Iterator[Document]:
+    params = {"part": "training", "documents": NUM_DOCUMENTS}
+    default = [Corpus.model_validate({"generator": "python", "params": params})]
+    for corpus in [text_source(text) for text in texts] or default:
+        yield from read(corpus)
+
+
+def _sample(reader: Reader, texts: Sequence[str]) -> Sample:
+    """The first documents, cut so that the reference takes about ``SECONDS_A_PASS``."""
+    found = islice(tokenized(reader.tokenizer, _documents(texts), reader.prefix_id), NUM_DOCUMENTS)
+    # Room for the pads of a neighbour.
+    room = min(MAX_TOKENS, reader.context_length - max(PADS))
+    # Without a prefix a single token has no loss.
+    documents = [one.first_tokens(room) for one in found if len(one.ids) > (reader.prefix_id is None)]
+    if not documents:
+        raise UserError(
+            "the texts hold no token to score",
+            "all documents are empty or have one token",
+            "name other texts with --text",
+            code=2,
+        )
+    longest = max(documents, key=lambda one: len(one.ids))
+    _pass(reader, [longest], 1)  # the first pass pays for memory and caches
+    _, rate = _pass(reader, [longest], 1)
+    affordable = int(rate * SECONDS_A_PASS)
+    documents = documents[: max(MIN_DOCUMENTS, affordable // (2 * MIN_TOKENS))]
+    limit = max(MIN_TOKENS, affordable // len(documents))
+    documents = [one.first_tokens(limit) for one in documents]
+    sums, rate = _pass(reader, documents, 1)
+    if any("non_finite" in one.flags for one in sums):
+        raise UserError(
+            "the loss is no number already in float32 and one document at a time",
+            "there is nothing to hold the other settings against",
+            "check the weights: `stemma check` and `stemma score` name what is odd",
+        )
+    return Sample(documents, sums, rate)
+
+
+def _pass(
+    reader: Reader, documents: Sequence[TokenizedDocument], token_budget: int
+) -> tuple[list[DocumentSums], float]:
+    """Sums and scored tokens per second, the engine's own preparation apart."""
+    started = time.perf_counter()
+
+    def given() -> Iterator[TokenizedDocument]:
+        nonlocal started
+        started = time.perf_counter()
+        yield from documents
+
+    numerics = reader.numerics.model_copy(update={"token_budget": token_budget})
+    sums = list(
+        score(
+            reader.loaded.model,
+            given(),
+            reader.scoring,
+            numerics,
+            prefix_id=reader.prefix_id,
+            context_length=reader.context_length,
+        )
+    )
+    return sums, _rate(sums, started)
+
+
+def _rate(sums: Sequence[DocumentSums], started: float) -> float:
+    return sum(one.num_tokens for one in sums) / max(time.perf_counter() - started, 1e-9)
+
+
+def _padded_pass(
+    reader: Reader, documents: Sequence[TokenizedDocument], num_pads: int
+) -> tuple[list[DocumentSums], float]:
+    """Each document beside a copy of itself that goes on for ``num_pads`` tokens, so it is padded by them."""
+    engine = Engine(
+        reader.loaded.model,
+        reader.cutter(),
+        scoring=reader.scoring,
+        token_budget=reader.numerics.token_budget,
+        prefix_id=reader.prefix_id,
+        support_V=None,
+        want=frozenset({"nll"}),
+        on_event=lambda _event: None,
+    )
+    sums = []
+    started = time.perf_counter()
+    for document in documents:
+        engine.score(list(engine.rows([_longer(document, num_pads), document])))
+        engine.pending.popleft()
+        sums.append(add_up(engine.pending.popleft().scores()))
+    return sums, 2 * _rate(sums, started)
+
+
+def _longer(document: TokenizedDocument, num_tokens: int) -> TokenizedDocument:
+    """The document with its first token repeated at the end."""
+    names = ("ids", "starts", "ends", "classes")
+    columns = {name: getattr(document, name) for name in names}
+    more = {name: np.concatenate([held, np.repeat(held[:1], num_tokens)]) for name, held in columns.items()}
+    return replace(document, **more)
+
+
+def _measured(reader: Reader, setting: Setting, sample: Sample) -> dict[str, Any]:
+    documents = sample.documents
+    try:
+        if setting.num_pads is not None:
+            sums, rate = _padded_pass(reader, documents, setting.num_pads)
+        else:
+            _pass(reader, documents[:1], 1)  # pays for memory and caches
+            _, rate = _pass(reader, documents[:1], 1)
+            share = SLOWEST * rate / sample.tokens_per_second
+            documents = documents[: max(MIN_DOCUMENTS, int(share * len(documents)))]
+            sums, rate = _pass(reader, documents, setting.token_budget)
+    except RuntimeError as error:
+        if "not implemented" not in str(error):
+            raise
+        sums, rate = [], math.nan
+    return _row(setting, sample, sums, rate)
+
+
+def _row(setting: Setting, sample: Sample, sums: Sequence[DocumentSums], rate: float) -> dict[str, Any]:
+    reference = sample.sums[: len(sums)]
+    differences = np.array([a.nll_sum - b.nll_sum for a, b in zip(sums, reference, strict=True)])
+    allowed = [max(TOLERANCE, RELATIVE_TOLERANCE * one.nll_sum) for one in reference]
+    num_bytes = sum(one.num_bytes for one in sums)
+    name = setting.name
+    if not sums:
+        name += " (can't be run here)"
+    elif len(sums) < len(sample.sums):
+        name += f" (slow: {len(sums)} documents)"
+    return {
+        "setting": name,
+        "nats/byte": math.fsum(one.nll_sum for one in sums) / num_bytes if num_bytes else math.nan,
+        "deviation": float(differences.sum()) / num_bytes if num_bytes else math.nan,
+        "largest": float(np.abs(differences).max()) if len(sums) else math.nan,
+        "same": bool(len(sums)) and bool((np.abs(differences) <= allowed).all()),
+        "tokens/s": rate,
+    }
+
+
+def _advice(settings: Sequence[Setting], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The fastest setting with the reference's numbers, then what a lower precision would do."""
+    offered = [
+        pair for pair in zip(settings, rows, strict=True) if pair[0].num_pads is None and pair[1]["same"]
+    ]
+    setting, row = max(offered, key=lambda pair: pair[1]["tokens/s"])
+    first = (
+        f"Use {setting.options}: the reference's numbers (no document differs by more than "
+        f"{row['largest']:.1g} nats) at {row['tokens/s']:,.0f} tokens/s."
+    )
+    lower = [
+        (other, found)
+        for other, found in zip(settings, rows, strict=True)
+        if other.dtype != "float32" and not found["same"] and not math.isnan(found["tokens/s"])
+    ]
+    faster = [
+        (other, found)
+        for other, found in lower
+        if found["tokens/s"] > row["tokens/s"] and abs(found["deviation"]) < LARGEST_DEVIATION
+    ]
+    if faster:
+        other, found = max(faster, key=lambda pair: pair[1]["tokens/s"])
+        times = found["tokens/s"] / row["tokens/s"]
+        return (
+            f"{first} {other.options} is {times:.1f} times as fast and moves the loss by "
+            f"{found['deviation']:+.1e} nats/byte: enough for differences that are far larger than that."
+        )
+    if lower:
+        each = " and ".join(
+            f"{other.dtype} ({found['deviation']:+.1e} nats/byte, {found['tokens/s']:,.0f} tokens/s)"
+            for other, found in lower
+        )
+        return f"{first} Not advised here: {each}."
+    return first

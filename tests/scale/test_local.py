@@ -1,0 +1,99 @@
+"""Workers: jobs come back, failures are told, and a killer takes nobody with it."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from stemmatics.scale.local import Pool
+
+WORKER = "toy_workers:work"
+
+
+@pytest.fixture(autouse=True)
+def toy_path(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+
+
+@pytest.fixture
+def pools():
+    """Makes pools that are closed in the end."""
+    made = []
+
+    def make(num_workers, on_event=lambda _event: None):
+        made.append(Pool(WORKER, num_workers, on_event))
+        return made[-1]
+
+    yield make
+    for pool in made:
+        pool.close()
+
+
+def job(key, **more):
+    return {"keys": [key], **more}
+
+
+def outcome(pool):
+    return {found["keys"][0]: reasons for found, reasons in pool.results()}
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_jobs_come_back_with_their_failures(num_workers, pools, tmp_path):
+    events = []
+    pool = pools(num_workers, events.append)
+    log = str(tmp_path / "log")
+    for key in "abcd":
+        pool.submit(job(key, log=log, fail=key == "c"))
+    assert outcome(pool) == {"a": {}, "b": {}, "c": {"c": "told to"}, "d": {}}
+    ran = dict(line.split() for line in Path(log).read_text().splitlines())
+    assert sorted(ran) == list("abcd")
+    assert (str(os.getpid()) in ran.values()) == (num_workers == 1)
+    if num_workers == 1:
+        assert [event["key"] for event in events] == list("abcd")
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_jobs_may_be_added_between_results(num_workers, pools):
+    pool = pools(num_workers)
+    pool.submit(job("first"))
+    seen = []
+    for found, _ in pool.results():
+        seen.append(found["keys"][0])
+        if len(seen) < 4:
+            pool.submit(job(f"after {seen[-1]}"))
+    assert seen == ["first", "after first", "after after first", "after after after first"]
+
+
+def test_only_the_killer_fails(pools, tmp_path):
+    pool = pools(2)
+    log = str(tmp_path / "log")
+    pool.submit(job("innocent", sleep=0.5, log=log))
+    pool.submit(job("killer", kill=True, log=log))
+    for key in ("waiting", "failing"):
+        pool.submit(job(key, log=log, fail=key == "failing"))
+    found = outcome(pool)
+    assert list(found["killer"]) == ["killer"]
+    assert "was killed" in found["killer"]["killer"]
+    assert found["innocent"] == found["waiting"] == {}
+    assert found["failing"] == {"failing": "told to"}
+    times = [line.split()[0] for line in Path(log).read_text().splitlines()]
+    assert times.count("killer") == 2
+    assert times.count("waiting") == times.count("failing") == 1
+    pool.submit(job("later"))
+    assert outcome(pool) == {"later": {}}
+
+
+def test_a_job_that_dies_once_is_done_at_the_second_try(pools, tmp_path):
+    pool = pools(2)
+    pool.submit(job("unlucky", kill_once=str(tmp_path / "flag")))
+    assert outcome(pool) == {"unlucky": {}}
+
+
+def test_two_killers_fail_both_and_no_other(pools):
+    pool = pools(2)
+    for key in ("one", "two", "three"):
+        pool.submit(job(key, kill=key != "three"))
+    found = outcome(pool)
+    assert set(found["one"]) == {"one"}
+    assert set(found["two"]) == {"two"}
+    assert found["three"] == {}

@@ -1,0 +1,100 @@
+"""Trained checkpoints: there whole, or not at all."""
+
+import threading
+import time
+
+import pytest
+
+from stemmatics.store.cache import Cache
+
+KEY = "k" * 64
+
+
+@pytest.fixture
+def cache(tmp_path):
+    return Cache(tmp_path / "cache")
+
+
+def fill(cache, key=KEY, data=b"weights"):
+    with cache.making(key) as scratch:
+        out = scratch / "checkpoint"
+        (out / "deep").mkdir(parents=True)
+        (out / "model.safetensors").write_bytes(data)
+        (out / "deep" / "more.json").write_bytes(b"{}")
+        return cache.finish(key, out, {"label": "made"})
+
+
+def test_a_finished_folder_is_found_with_its_hashes(cache):
+    record = fill(cache)
+    assert cache.find(KEY) == cache.path(KEY)
+    assert set(record["files"]) == {"model.safetensors", "deep/more.json"}
+    assert cache.record(KEY)["label"] == "made"
+    assert cache.entries()[0]["label"] == "made"
+
+
+def test_a_folder_that_was_not_finished_is_not_found(cache):
+    def crash():
+        with cache.making(KEY) as scratch:
+            (scratch / "model.safetensors").write_bytes(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        crash()
+    assert cache.find(KEY) is None
+    assert list((cache.root / "making").iterdir()) == []
+    cache.path(KEY).mkdir(parents=True)
+    (cache.path(KEY) / "model.safetensors").write_bytes(b"half")
+    assert cache.find(KEY) is None
+
+
+@pytest.mark.parametrize("damage", [b"weight", b"weights and more", None])
+def test_a_folder_with_a_file_of_another_size_is_not_found(cache, damage):
+    fill(cache)
+    file = cache.path(KEY) / "model.safetensors"
+    file.unlink()
+    if damage is not None:
+        file.write_bytes(damage)
+    assert cache.find(KEY) is None
+
+
+def test_finishing_again_replaces(cache):
+    fill(cache)
+    fill(cache, data=b"others")
+    assert (cache.find(KEY) / "model.safetensors").read_bytes() == b"others"
+
+
+def test_one_makes_and_the_other_waits(cache):
+    seen = []
+
+    def second():
+        with Cache(cache.root).making(KEY):
+            seen.append(cache.find(KEY) is not None)
+
+    with cache.making(KEY) as scratch:
+        thread = threading.Thread(target=second)
+        thread.start()
+        time.sleep(0.2)
+        assert seen == []
+        out = scratch / "checkpoint"
+        out.mkdir()
+        (out / "model.safetensors").write_bytes(b"weights")
+        cache.finish(KEY, out, {})
+    thread.join(timeout=10)
+    assert seen == [True]
+
+
+def test_other_keys_do_not_wait(cache):
+    with cache.making(KEY), cache.making("j" * 64):
+        assert len(list((cache.root / "making").iterdir())) == 2
+
+
+def test_clearing_removes_everything(cache):
+    fill(cache)
+    assert cache.clear() == 1
+    assert cache.find(KEY) is None
+    assert cache.entries() == []
+
+
+def test_the_environment_names_the_place(monkeypatch, tmp_path):
+    monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "mine"))
+    assert Cache().root == tmp_path / "mine"

@@ -1,0 +1,371 @@
+"""Whole studies on tiny checkpoints: resumed, retried, in parallel, changed, merged."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from ruamel.yaml import YAML
+
+from stemmatics.core.facts import Fact, closure
+from stemmatics.core.numerics import Numerics
+from stemmatics.probe.score import Score
+from stemmatics.store.cache import Cache
+from stemmatics.store.ledger import Ledger
+from stemmatics.study import execute as execute_module
+from stemmatics.study.execute import execute
+from stemmatics.study.plan import Plan
+
+THREE = ("a", "b", "c")
+
+
+@pytest.fixture
+def study(tiny, tmp_path, stemma_command):
+    """Writes a stemma and runs it in ``tmp_path / name``."""
+
+    def run(name, *options, checkpoints=("base",), corpora=("a",), code=0, **settings):
+        declared = {
+            "name": "tiny",
+            "checkpoints": {
+                one: {"source": str(tiny / one), **({} if one == "base" else {"base": "base"})}
+                for one in checkpoints
+            },
+            "corpora": {one: {"path": str(tiny / f"{one}.jsonl")} for one in corpora},
+            "measures": {"loss": {"checks": 2, "movers": 1}},
+            **settings,
+        }
+        path = tmp_path / "stemma.yaml"
+        YAML().dump(declared, path)
+        ran = stemma_command("run", path, "--out", tmp_path / name, *options)
+        assert ran.code == code, ran.err
+        return ran
+
+    return run
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Facts that were made, estimates apart, in order."""
+    seen = []
+    record = Ledger.record
+
+    def watched(self, fact, tables, **extra):
+        record(self, fact, tables, **extra)
+        if fact.probe != "estimate":
+            seen.append(f"{fact.probe} {fact.label}")
+
+    monkeypatch.setattr(Ledger, "record", watched)
+    return seen
+
+
+def manifest(root):
+    return json.loads((root / "manifest.json").read_text())
+
+
+def sums(root):
+    """Every stored number of the scores by fact and document."""
+    ledger = Ledger(root)
+    found = {}
+    for key in ledger.done():
+        if "scores" in ledger.tables_of(key):
+            label = ledger.fact_record(key)["label"]
+            probe = ledger.fact_record(key)["probe"]
+            for row in ledger.read("scores", key).to_pylist():
+                found[probe, label, row["index"]] = (row["nll_sum"], row["num_tokens"], row["num_bytes"])
+    return found
+
+
+def estimates(root):
+    ledger = Ledger(root)
+    rows = ledger.read("estimates", manifest(root)["estimates"]["loss"]).to_pylist()
+    return {row["id"]: row for row in rows}
+
+
+def test_the_second_run_makes_nothing_and_says_the_same(study, made, tmp_path):
+    study("run")
+    assert len(made) == 4
+    first = manifest(tmp_path / "run")
+    page = (tmp_path / "run" / "report.html").read_bytes()
+    made.clear()
+    study("run")
+    assert made == []
+    assert manifest(tmp_path / "run") == first
+    assert (tmp_path / "run" / "report.html").read_bytes() == page
+
+
+def test_the_digest_does_not_know_where_things_lie(study, tiny, tmp_path, stemma_command):
+    study("run")
+    moved = shutil.copytree(tiny, tmp_path / "moved")
+    text = (tmp_path / "stemma.yaml").read_text().replace(str(tiny), str(moved))
+    (tmp_path / "moved.yaml").write_text(text)
+    assert stemma_command("run", tmp_path / "moved.yaml", "--out", tmp_path / "other").code == 0
+    assert manifest(tmp_path / "other")["digest"] == manifest(tmp_path / "run")["digest"]
+
+
+def test_no_text_and_no_path_is_in_what_others_are_given(finished_run, tiny):
+    words = "naïve".encode()
+    for file in finished_run.rglob("*"):
+        if file.is_file() and file.name != "manifest.json":
+            data = file.read_bytes()
+            assert str(tiny).encode() not in data, file
+            assert words not in data, file
+
+
+def test_killed_after_five_of_ten_facts_the_other_five_are_made(study, tmp_path, monkeypatch, stemma_command):
+    study("whole", corpora=THREE)
+    record, count = Ledger.record, []
+
+    def killed(self, fact, tables, **extra):
+        if len(count) == 5:
+            raise KeyboardInterrupt
+        count.append(fact)
+        record(self, fact, tables, **extra)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Ledger, "record", killed)
+        ran = study("run", corpora=THREE, code=130)
+    assert ran.out == ""
+    assert "Type the same command to go on" in ran.err
+    status = stemma_command("status", tmp_path / "run", "--json")
+    assert sum(row["done"] for row in status.json()) == 5
+    assert sum(row["left"] for row in status.json()) == 5
+    assert status.code == 0
+    seen = []
+    with monkeypatch.context() as patch:
+
+        def watched(self, fact, tables, **extra):
+            seen.append(fact.probe)
+            record(self, fact, tables, **extra)
+
+        patch.setattr(Ledger, "record", watched)
+        study("run", corpora=THREE)
+    assert len(seen) == 5 + 1
+    assert seen[-1] == "estimate"
+    assert sums(tmp_path / "run") == sums(tmp_path / "whole")
+    assert manifest(tmp_path / "run")["digest"] == manifest(tmp_path / "whole")["digest"]
+    assert stemma_command("verify", tmp_path / "run").code == 0
+
+
+def test_a_failed_fact_leaves_its_siblings_alone(study, made, tmp_path, monkeypatch, stemma_command):
+    one = Score._one
+
+    def broken(self, fact, loaded, context):
+        if fact.label.endswith("on b"):
+            message = "the tokenizer burst"
+            raise RuntimeError(message)
+        return one(self, fact, loaded, context)
+
+    root = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        patch.setattr(Score, "_one", broken)
+        ran = study("run", corpora=THREE, code=1)
+    assert "failed: score base on b: RuntimeError: the tokenizer burst (test_run.py:" in ran.out
+    assert len(made) == 9
+    assert "score base on a" in made
+    assert "score base on c" in made
+
+    status = stemma_command("status", root, "--json")
+    assert status.code == 1
+    row = next(row for row in status.json() if row["checkpoint"] == "base")
+    assert (row["failed"], row["left"]) == (1, 0)
+    assert "the tokenizer burst" in row["why"]
+    verdict = stemma_command("verify", root)
+    assert verdict.code == 1
+    assert "failed when it ran: RuntimeError: the tokenizer burst" in verdict.err
+
+    made.clear()
+    study("run", corpora=THREE, code=1)
+    assert made == []
+    study("run", "--retry-failed", corpora=THREE)
+    assert made == ["score base on b"]
+    assert stemma_command("status", root).code == 0
+    assert stemma_command("verify", root).code == 0
+
+
+def test_weights_that_are_not_finite_fail_and_say_so(tiny, tmp_path, stemma_command):
+    from safetensors.numpy import load_file, save_file
+
+    broken = shutil.copytree(tiny / "tuned", tmp_path / "broken")
+    weights = load_file(broken / "model.safetensors")
+    weights["model.norm.weight"] = np.full_like(weights["model.norm.weight"], np.nan)
+    save_file(weights, broken / "model.safetensors", metadata={"format": "pt"})
+    root = tmp_path / "run"
+    ran = stemma_command(
+        "compare", tiny / "base", broken, "--text", tiny / "a.jsonl", "--out", root, "--json"
+    )
+    assert ran.code == 1
+    failures = ran.json()["failures"]
+    assert set(failures) == {"score descendant on text", "reference descendant on text"}
+    assert all("is not finite" in reason for reason in failures.values())
+    assert any("base" in name for name in estimates(root))
+
+
+def test_two_workers_give_the_same_sums(study, tmp_path, stemma_command):
+    study("one", checkpoints=("base", "tuned"))
+    study("two", "--workers", 2, checkpoints=("base", "tuned"))
+    ours, theirs = sums(tmp_path / "one"), sums(tmp_path / "two")
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 20
+    for name, numbers in ours.items():
+        np.testing.assert_allclose(theirs[name], numbers, rtol=1e-6, err_msg=str(name))
+    assert stemma_command("verify", tmp_path / "two").code == 0
+
+
+def test_a_killed_worker_fails_its_own_fact_and_what_needs_it(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parent))
+    monkeypatch.setattr(execute_module, "WORKER", "toy_workers:record_or_die")
+    facts = {
+        label: Fact("corpus", 1, {"n": label}, label=label) for label in ("one", "killer", "two", "three")
+    }
+    facts["late"] = Fact("corpus", 1, {"n": "late"}, {"x": facts["two"]}, label="late")
+    facts["lost"] = Fact("corpus", 1, {"n": "lost"}, {"x": facts["killer"]}, label="lost")
+    everything = closure(facts.values())
+    ledger = Ledger(tmp_path / "run")
+    failed = execute(
+        Plan(everything, dict(everything), {}),
+        ledger,
+        Cache(tmp_path / "cache"),
+        numerics=Numerics(workers=2),
+        seed=0,
+        on_event=lambda _event: None,
+    )
+    assert set(failed) == {facts["killer"].key, facts["lost"].key}
+    assert "was killed" in failed[facts["killer"].key]
+    assert "needs 'killer'" in failed[facts["lost"].key]
+    assert set(ledger.done()) == {facts[name].key for name in ("one", "two", "three", "late")}
+    assert list(ledger.failures()) == [facts["killer"].key]
+
+
+def test_other_settings_add_facts_and_prune_removes_the_old(study, made, tmp_path, stemma_command):
+    study("run")
+    root = tmp_path / "run"
+    before, digest = set(Ledger(root).done()), manifest(root)["digest"]
+    made.clear()
+    study("run", scoring={"max_doc_tokens": 8})
+    assert sorted(made) == ["reference base on a", "score base on a"]
+    after = set(Ledger(root).done())
+    assert before < after
+    current = set(manifest(root)["facts"])
+    shown = stemma_command("show", root, "scores", "--json", "--limit", 1000).json()
+    assert {row["fact"] for row in shown} <= current
+    assert max(row["num_tokens"] for row in shown) == 8
+
+    removed = stemma_command("prune", root, "--json").json()["removed"]
+    assert set(removed) == after - current
+    assert len(removed) == 3
+    assert set(Ledger(root).done()) == current
+    assert {path.stem for path in Ledger(root).table_files()} <= current
+    assert stemma_command("verify", root).code == 0
+    made.clear()
+    study("run")
+    assert len(made) == 2
+    assert manifest(root)["digest"] == digest
+
+
+def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, made, stemma_command):
+    model = shutil.copytree(tiny / "tuned", tmp_path / "model")
+    words = ("compare", tiny / "base", model, "--text", tiny / "a.jsonl", "--out", tmp_path / "run")
+    assert stemma_command(*words).code == 0
+    first = sums(tmp_path / "run")
+    shutil.copy(tiny / "other" / "model.safetensors", model / "model.safetensors")
+    made.clear()
+    assert stemma_command(*words).code == 0
+    assert sorted(made) == ["reference descendant on text", "score descendant on text", "weights descendant"]
+    stemma_command("prune", tmp_path / "run")
+    second = sums(tmp_path / "run")
+    name = ("score", "descendant on text", 0)
+    assert second[name] != first[name]
+    assert second["score", "base on text", 0] == first["score", "base on text", 0]
+
+
+def test_two_runs_merged_are_one_run_of_both(study, made, tmp_path, stemma_command):
+    study("first", checkpoints=("base", "tuned"))
+    study("second", checkpoints=("base", "other"))
+    study("both", checkpoints=("base", "tuned", "other"))
+    made.clear()
+    joined = stemma_command("merge", tmp_path / "first", tmp_path / "second", "--out", tmp_path / "joined")
+    assert joined.code == 0, joined.err
+    assert made == []
+    assert estimates(tmp_path / "joined") == estimates(tmp_path / "both")
+    assert manifest(tmp_path / "joined")["digest"] == manifest(tmp_path / "both")["digest"]
+    assert stemma_command("verify", tmp_path / "joined").code == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"corpora": ("b",)}, "the runs differ in corpora. Sums on different texts"),
+        ({"scoring": {"prefix": "never"}}, "the runs differ in scoring"),
+        ({"numerics": {"attention": "eager"}}, "the runs differ in numerics"),
+        ({"measures": {"loss": {"checks": 1}}}, "the runs differ in measures"),
+        ({"seed": 4}, "the runs differ in "),
+        ({"checkpoints": ("base", "tuned"), "swap": True}, "'tuned' is one checkpoint in"),
+    ],
+    ids=["corpora", "scoring", "numerics", "measures", "seed", "weights"],
+)
+def test_runs_that_do_not_belong_together_are_not_merged(
+    study, tiny, tmp_path, stemma_command, settings, says
+):
+    study("first", checkpoints=("base", "tuned"))
+    settings = dict(settings)
+    if settings.pop("swap", False):
+        settings["checkpoints"] = ("base", "tuned")
+        study("second", **settings)
+        text = (tmp_path / "stemma.yaml").read_text().replace(str(tiny / "tuned"), str(tiny / "other"))
+        (tmp_path / "stemma.yaml").write_text(text)
+        ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "second")
+        assert ran.code == 0
+    else:
+        study("second", **settings)
+    ran = stemma_command("merge", tmp_path / "first", tmp_path / "second", "--out", tmp_path / "joined")
+    assert (ran.code, ran.out) == (1, "")
+    assert says.lower() in ran.err.lower()
+    assert not (tmp_path / "joined").exists()
+
+
+def test_a_merge_does_not_overwrite(finished_run, tmp_path, stemma_command):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "mine.txt").write_text("x")
+    ran = stemma_command("merge", finished_run, finished_run, "--out", tmp_path / "out")
+    assert (ran.code, ran.out) == (2, "")
+    assert "is there already" in ran.err
+
+
+def test_a_plan_runs_nothing(study, made, tmp_path):
+    ran = study("run", "--plan", "--json", corpora=THREE)
+    plan = ran.json()
+    assert len(plan["facts"]) == 10
+    assert plan["done"] == 0
+    assert made == []
+    assert not (tmp_path / "run" / "manifest.json").exists()
+
+
+def test_a_run_in_use_is_left_alone(study, tmp_path):
+    import filelock
+
+    (tmp_path / "run").mkdir()
+    with filelock.FileLock(tmp_path / "run" / ".lock"):
+        ran = study("run", code=1)
+    assert "is in use" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ({"measures": {"loss": {"corpora": ["nowhere"]}}}, "corpus 'nowhere'"),
+        ({"measures": {"loss": {"chekcs": 1}}}, "stemma.yaml, line 10: unknown key 'chekcs'"),
+        ({"measures": {"los": {}}}, "no measure called 'los'"),
+        ({"measures": {}}, "nothing is asked"),
+    ],
+)
+def test_what_can_not_be_asked_is_answered_before_anything_runs(study, made, settings, says):
+    ran = study("run", code=2, **settings)
+    assert ran.out == ""
+    assert says in ran.err
+    assert made == []
+
+
+def test_only_takes_measures_that_are_declared(study):
+    assert "'gate' is not declared" in study("run", "--only", "gate", code=2).err
+    study("run", "--only", "loss")

@@ -1,0 +1,20 @@
+"""Workers that stand for probes; the test puts this folder on the path."""
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from stemmatics.core.facts import from_json
+from stemmatics.store.ledger import Ledger
+
+
+def record_or_die(job, on_event):
+    """Makes facts; the one labelled ``killer`` ends the process."""
+    del on_event
+    facts = from_json(job["facts"])
+    for key in job["keys"]:
+        if facts[key].label == "killer":
+            os._exit(9)
+        Ledger(Path(job["run"])).record(facts[key], {"toy": pa.table({"x": [1]})})
+    return {}
