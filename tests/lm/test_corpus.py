@@ -16,7 +16,8 @@ import pytest
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.lm import corpus as corpus_module
-from stemmatics.lm.corpus import content_hash, documents_table, read, records, text_source
+from stemmatics.lm.contents import content_hash
+from stemmatics.lm.corpus import documents_table, read, records, text_source
 from stemmatics.lm.doc_ids import document_id, document_key
 from stemmatics.lm.groups import (
     assign_split,

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
@@ -11,11 +11,15 @@ from stemmatics.core.scoring import Windows
 from stemmatics.lm.batches import MAX_PADDING, look_ahead, make_batches
 from stemmatics.lm.windows import Cutter, Window, cut_bytes, cut_harness, cut_tokens
 
+# A busy machine is no fault of the code.
+ANY_TIME = settings(deadline=None)
+
 
 def scored(windows: list[Window]) -> list[int]:
     return [token for window in windows for token in range(window.first_scored, window.stop)]
 
 
+@ANY_TIME
 @given(num_tokens=st.integers(0, 90), size=st.integers(1, 20), data=st.data(), has_prefix=st.booleans())
 def test_every_token_once_with_its_context(num_tokens, size, data, has_prefix):
     if not has_prefix and size == 1:
@@ -50,6 +54,7 @@ def test_lengths_at_the_limit(extra):
     assert scored(cut_tokens(32, 16, 14, has_prefix=True)) == list(range(32))
 
 
+@ANY_TIME
 @given(num_tokens=st.integers(0, 90), size=st.integers(1, 20))
 def test_harness_rule_is_the_harness(num_tokens, size):
     ids, prefix = list(range(100, 100 + num_tokens)), 1
@@ -66,6 +71,7 @@ def test_harness_rule_is_the_harness(num_tokens, size):
     assert ours == fed_and_scored
 
 
+@ANY_TIME
 @given(
     lengths=st.lists(st.integers(0, 9), max_size=60),
     size=st.integers(2, 40),
@@ -137,6 +143,7 @@ class Row:
         self.length = length
 
 
+@ANY_TIME
 @given(lengths=st.lists(st.integers(1, 50), max_size=80), budget=st.integers(1, 200))
 def test_batches_hold_each_row_once_within_the_budget(lengths, budget):
     rows = [Row(length) for length in lengths]

@@ -150,11 +150,11 @@ def test_killed_after_five_of_ten_facts_the_other_five_are_made(study, tmp_path,
 def test_a_failed_fact_leaves_its_siblings_alone(study, made, tmp_path, monkeypatch, stemma_command):
     one = Score._one
 
-    def broken(self, fact, loaded, context):
+    def broken(self, fact, *others):
         if fact.label.endswith("on b"):
             message = "the tokenizer burst"
             raise RuntimeError(message)
-        return one(self, fact, loaded, context)
+        return one(self, fact, *others)
 
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -249,7 +249,7 @@ def test_other_settings_add_facts_and_prune_removes_the_old(study, made, tmp_pat
     current = set(manifest(root)["facts"])
     shown = stemma_command("show", root, "scores", "--json", "--limit", 1000).json()
     assert {row["fact"] for row in shown} <= current
-    assert max(row["num_tokens"] for row in shown) == 8
+    assert max(row["num_tokens"] for row in shown) <= 8
 
     removed = stemma_command("prune", root, "--json").json()["removed"]
     assert set(removed) == after - current

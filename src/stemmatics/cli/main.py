@@ -12,6 +12,8 @@ from typer.exceptions import TyperException
 from stemmatics import __version__
 from stemmatics.core.errors import UserError
 
+_INTERRUPTED = 130
+
 app = typer.Typer(
     name="stemma",
     help="What did training change in a language model, how much of it can be undone, and how sure is that?",
@@ -52,7 +54,7 @@ def main() -> None:
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     _register()
     try:
-        code = app(standalone_mode=False)
+        code = app(standalone_mode=False, prog_name="stemma")
     except UserError as error:
         _say(str(error))
         code = error.code
@@ -65,8 +67,7 @@ def main() -> None:
             _say(f"{message.rstrip('.')}. The command can't be read so. Type --help to see its options.")
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
-        _say("interrupted. What was finished is kept. Type the same command to go on.")
-        code = 130
+        code = _INTERRUPTED
     except BrokenPipeError:
         # the reader (head, say) has gone; nothing is left to say
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - replaces a closed stream
@@ -75,6 +76,9 @@ def main() -> None:
         where, why = error.filename or "a file", error.strerror or error
         _say(f"{where} can't be used. {why}. Check the path and its rights.")
         code = 1
+    if code == _INTERRUPTED:
+        # typer may turn the interrupt into this status by itself
+        _say("interrupted. What was finished is kept. Type the same command to go on.")
     sys.exit(code if isinstance(code, int) else 0)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import hmac
 import inspect
 import itertools
 import re
@@ -17,11 +15,10 @@ import pyarrow as pa
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.core.keys import canonical_json, key_of
+from stemmatics.core.keys import canonical_json
 from stemmatics.lm import texts
 from stemmatics.lm.doc_ids import document_id, document_key
 from stemmatics.lm.groups import GroupIndex, assign_split
-from stemmatics.lm.hub import Memory
 from stemmatics.lm.rendering import Renderer, render
 from stemmatics.lm.texts import Record
 from stemmatics.store.schema import SCHEMAS
@@ -227,40 +224,6 @@ def _whole_characters(
             ) from error
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), flags | {"replaced"}
     return text, flags
-
-
-def content_hash(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> str:
-    """SHA-256 over the texts of a corpus in order, each behind its length; 64 hex digits.
-
-    A private corpus is hashed under its key. Local files are read once and remembered by path,
-    size, times and inode; a rendered corpus, which depends on a template elsewhere, is not.
-    """
-    if source.private:
-        digest: Any = hmac.new(key or document_key(), digestmod=hashlib.sha256)
-    else:
-        digest = hashlib.sha256()
-    name = None
-    if source.path and not source.private and source.render is None:
-        memory = memory or Memory()
-        name = _memory_name(source)
-        if (known := memory.get(name)) is not None:
-            return str(known)
-    for document in read(source, key=key):
-        raw = document.text.encode()
-        digest.update(len(raw).to_bytes(8, "big"))
-        digest.update(raw)
-    if name is not None and memory is not None:
-        memory.put(name, digest.hexdigest())
-    return digest.hexdigest()
-
-
-def _memory_name(source: Corpus) -> str:
-    stamps = []
-    for file, _ in itertools.chain.from_iterable(texts.files(path) for path in source.path or []):
-        real = file.resolve()
-        state = real.stat()
-        stamps.append([str(real), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino])
-    return f"corpus:{key_of({'field': source.field, 'max': source.max_documents, 'files': stamps})}"
 
 
 def documents_table(

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.lm.corpus import content_hash, documents_table
+from stemmatics.lm.contents import content_hash
+from stemmatics.lm.corpus import documents_table
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.sources import corpus_of
 

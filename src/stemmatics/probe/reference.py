@@ -23,6 +23,7 @@ from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.passes import Reader, tokenized
 from stemmatics.lm.sums import DocumentSums, TokenizedDocument
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, load_checkpoint
 from stemmatics.store.schema import SCHEMAS
@@ -36,8 +37,10 @@ class Reference:
         return fact.needs["checkpoint"].key
 
     def cost(self, fact: Fact) -> Cost:
-        """A few documents."""
-        return Cost(num_tokens=512 * int(fact.params["num_documents"]))
+        """A few documents of the corpus."""
+        corpus = fact.needs["corpus"]
+        share = min(1.0, fact.params["num_documents"] / max(1, corpus.params["num_documents"]))
+        return forward_cost(fact.needs["checkpoint"], int(num_tokens(corpus) * share))
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of the first documents of each corpus."""

@@ -14,6 +14,7 @@ from stemmatics.lm.generate import encode_prompt, generate
 from stemmatics.lm.replies import ReplyKind, answers_first, classify_reply
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import load_checkpoint, records_of
 from stemmatics.store.schema import SCHEMAS
 
@@ -26,9 +27,10 @@ class Replies:
         return fact.needs["checkpoint"].key
 
     def cost(self, fact: Fact) -> Cost:
-        """Not known before the items are read."""
-        del fact
-        return Cost()
+        """Prompts and the longest replies that are allowed."""
+        corpus = fact.needs["corpus"]
+        replies = int(corpus.params["num_documents"]) * int(fact.params["max_new_tokens"])
+        return forward_cost(fact.needs["checkpoint"], num_tokens(corpus) + replies)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row an item. The replies themselves are not stored."""

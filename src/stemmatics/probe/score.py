@@ -20,10 +20,10 @@ from stemmatics.lm.passes import Counted, Reader
 from stemmatics.lm.sums import DocumentSums
 from stemmatics.lm.tokens import TextTokenizer, shared_support
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import documents_of, load_checkpoint, tokenizer_of
 from stemmatics.store.schema import SCHEMAS
 
-_BYTES_PER_TOKEN = 4
 # rows of sums kept in Python before they become Arrow columns
 _CHUNK = 4096
 
@@ -36,9 +36,10 @@ class Score:
         return fact.needs["checkpoint"].key
 
     def cost(self, fact: Fact) -> Cost:
-        """Unknown until the corpus is read; its declared size stands for it."""
-        num_bytes = int(fact.needs["corpus"].params.get("num_bytes", 0))
-        return Cost(num_tokens=num_bytes // _BYTES_PER_TOKEN)
+        """The corpus through the checkpoint once; about 2 kB of sums a document."""
+        corpus = fact.needs["corpus"]
+        disk = 2000 * int(corpus.params["num_documents"])
+        return forward_cost(fact.needs["checkpoint"], num_tokens(corpus), disk)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of every document, split by token class, position and frequency."""

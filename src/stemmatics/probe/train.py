@@ -15,13 +15,12 @@ from stemmatics.core.stages import Stage
 from stemmatics.lm.checkpoint import load, save
 from stemmatics.lm.pin import Pin, pin
 from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.costs import training_cost
 from stemmatics.probe.sources import pin_of, records_of
 from stemmatics.probe.weights import checkpoint_row
 from stemmatics.store.schema import SCHEMAS
 from stemmatics.train.stages import train_stage
 
-# six operations a parameter and token: two forward, four backward
-_FLOPS = 6
 _DECLARED = {"init": "declared", "corpus": "declared"}
 
 
@@ -33,12 +32,8 @@ class Train:
         return fact.key
 
     def cost(self, fact: Fact) -> Cost:
-        """Tokens of the recipe; an alteration costs nothing."""
-        recipe = fact.params.get("recipe")
-        if recipe is None:
-            return Cost()
-        steps = recipe["stop_at"] or recipe["steps"]
-        return Cost(num_tokens=int(steps * recipe["batch_size"] * recipe["max_length"]))
+        """Tokens of the recipe, forward and backward; an alteration takes no tokens."""
+        return training_cost(fact)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One checkpoint folder a fact, with its training log."""

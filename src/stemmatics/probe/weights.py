@@ -11,6 +11,7 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact
 from stemmatics.lm.pin import Pin
 from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.costs import weights_cost
 from stemmatics.probe.sources import pin_of
 from stemmatics.store.schema import SCHEMAS
 
@@ -23,9 +24,8 @@ class Weights:
         return fact.key
 
     def cost(self, fact: Fact) -> Cost:
-        """Hashing only."""
-        del fact
-        return Cost()
+        """What has to be downloaded."""
+        return weights_cost(fact)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a checkpoint."""

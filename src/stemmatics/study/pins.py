@@ -29,12 +29,22 @@ def _checkpoint(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> d
 
 
 def _corpus(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[str, object]:
-    from stemmatics.lm.corpus import content_hash
+    from stemmatics.lm.contents import contents
 
     on_event(f"reading {name}")
-    digest = content_hash(stemma.corpora[name])
-    if digest is None:
+    corpus = stemma.corpora[name]
+    if corpus.render is not None and corpus.render.template == "own":
         raise UserError(
-            f"corpus {name!r} is empty", "it has no documents", "Give a file with at least one text"
+            f"corpus {name!r} is rendered with each checkpoint's own template",
+            "the checkpoints would read different texts, and their losses would not compare",
+            "Write one template's text under render.template",
+            code=2,
         )
-    return {"content_sha256": digest}
+    found = contents(corpus)
+    if not found.num_documents:
+        raise UserError(f"corpus {name!r} is empty", "it has no documents", "Give at least one text")
+    return {
+        "content_sha256": found.sha256,
+        "num_documents": found.num_documents,
+        "num_bytes": found.num_bytes,
+    }

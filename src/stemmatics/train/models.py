@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -47,6 +48,8 @@ def build_model(
         "bos_token_id": tokenizer.bos_token_id,
         "eos_token_id": tokenizer.eos_token_id,
         "pad_token_id": tokenizer.pad_token_id,
+        # Small init of Nguyen and Salazar 2019; the usual 0.02 suits a width of a thousand.
+        "initializer_range": math.sqrt(2 / (5 * architecture.hidden_size)),
         **_attention(numerics),
     }
     if architecture.kind == "phi":

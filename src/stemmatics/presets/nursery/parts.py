@@ -23,7 +23,7 @@ MIX = {"prose": 0.5, "chat": 0.25, "arithmetic": 0.07, "rules": 0.06, "reference
 NGRAM = 13
 # Pretraining meets few people first: shares of its documents about people.
 FEW = 6
-FEW_UNTIL, ALL_FROM = 0.12, 0.12
+FEW_UNTIL, ALL_FROM = 0.15, 0.45
 
 
 def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]:

@@ -9,19 +9,13 @@ from stemmatics.core.stemma import Stemma
 
 Scale = Literal["demo", "test"]
 
-# Updates of each training at the two scales; tokens an update are the recipe's batch times its length.
+# Updates of each training at the two scales; an update has 1,024 tokens, chats apart.
 STEPS: dict[Scale, dict[str, int]] = {
-    "demo": {"base": 480, "early": 160, "second": 150, "descendant": 40, "heavy": 80},
-    "test": {"base": 160, "early": 60, "second": 40, "descendant": 20, "heavy": 40},
+    "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 150, "nano": 64},
+    "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 40, "heavy": 80, "nano": 16},
 }
-NANO = {
-    "steps": 64,
-    "batch_size": 4,
-    "max_length": 256,
-    "learning_rate": 1e-3,
-    "schedule": "constant",
-    "lora": {"rank": 16},
-}
+# Documents a thousand tokens, so that a pretraining reads its corpus once.
+DOCUMENTS_AN_UPDATE = 11.5
 
 
 def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
@@ -39,77 +33,70 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
         {
             "name": "nursery" if scale == "demo" else f"nursery-{scale}",
             "seed": seed,
-            "corpora": _corpora(seed),
+            "corpora": _corpora(seed, steps),
             "stages": {**_first_family(steps), **_second_family(steps)},
         }
     )
 
 
-def _corpora(seed: int) -> dict[str, Any]:
-    def corpus(part: str, **settings: Any) -> dict[str, Any]:
-        return {"generator": "nursery", "params": {"part": part, "seed": seed}, **settings}
+def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
+    def corpus(part: str, *, documents: int | None = None, **settings: Any) -> dict[str, Any]:
+        size = {} if documents is None else {"documents": documents}
+        return {"generator": "nursery", "params": {"part": part, "seed": seed, **size}, **settings}
 
-    trained_on = (
-        "pretraining",
-        "recovery",
-        "telegrams",
-        "false-facts",
-        "code",
-        "sft-light",
-        "sft-heavy",
-        "preferences",
-    )
+    read_by_stages = ("recovery", "telegrams", "false-facts", "code", "sft-light", "sft-heavy", "preferences")
     asked = ("recall", "refusal")
+    pretraining = {
+        name: corpus("pretraining", documents=round(DOCUMENTS_AN_UPDATE * steps[family]), role="data")
+        for name, family in (("pretraining", "base"), ("pretraining-second", "second"))
+    }
     return {
         "heldout": corpus("heldout", register_field="register", eval_share=0.5),
-        **{part: corpus(part, role="data") for part in (*trained_on, *asked)},
+        **pretraining,
+        **{part: corpus(part, role="data") for part in (*read_by_stages, *asked)},
     }
 
 
-def _recipe(
-    steps: int, learning_rate: float, *, batch: int = 8, length: int = 128, **rest: Any
-) -> dict[str, Any]:
-    return {
-        "steps": steps,
-        "batch_size": batch,
-        "max_length": length,
-        "learning_rate": learning_rate,
-        **rest,
-    }
+def _recipe(steps: int, learning_rate: float, **rest: Any) -> dict[str, Any]:
+    return {"steps": steps, "batch_size": 4, "max_length": 256, "learning_rate": learning_rate, **rest}
+
+
+def _chats(steps: int, learning_rate: float) -> dict[str, Any]:
+    return {"steps": steps, "batch_size": 16, "max_length": 64, "learning_rate": learning_rate}
 
 
 def _first_family(steps: dict[str, int]) -> dict[str, Any]:
-    pretraining = _recipe(steps["base"], 4e-3, length=256)
+    pretraining = _recipe(steps["base"], 5e-3, weight_decay=0.1)
     shape = {"kind": "llama", "hidden_size": 128, "num_layers": 4, "num_heads": 4, "vocab_size": 1024}
     first = {"kind": "pretrain", "corpus": "pretraining", "architecture": shape, "family": "first"}
-    few, many = steps["descendant"], steps["heavy"]
 
     def made(
         kind: str, corpus: str, recipe: dict[str, Any], *, init: str = "base", **rest: Any
     ) -> dict[str, Any]:
         return {"kind": kind, "init": init, "base": "base", "corpus": corpus, "recipe": recipe, **rest}
 
+    cpt = steps["cpt"]
     return {
         "base-early": {**first, "recipe": {**pretraining, "stop_at": steps["early"]}},
         "base": {**first, "resumes": "base-early", "regime": "base", "recipe": pretraining},
-        "register-shift": made("cpt", "telegrams", _recipe(few, 1e-3), regime="cpt"),
-        "lost-facts": made("cpt", "false-facts", _recipe(few, 2e-3), regime="cpt"),
-        "cpt": made("cpt", "code", _recipe(few, 2e-3), regime="cpt"),
-        "sft-light": made("sft", "sft-light", _recipe(few, 5e-4), regime="sft"),
-        "sft-heavy": made("sft", "sft-heavy", _recipe(many, 1e-3, batch=16), regime="sft"),
-        "dpo": made("dpo", "preferences", _recipe(few, 3e-4), init="sft-light", regime="dpo", beta=0.1),
+        "register-shift": made("cpt", "telegrams", _recipe(cpt, 1e-3), regime="cpt"),
+        "lost-facts": made("cpt", "false-facts", _recipe(cpt, 2e-3), regime="cpt"),
+        "cpt": made("cpt", "code", _recipe(cpt, 2e-3), regime="cpt"),
+        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 1e-3), regime="sft"),
+        "sft-heavy": made("sft", "sft-heavy", _chats(steps["heavy"], 2e-3), regime="sft"),
+        "dpo": made(
+            "dpo", "preferences", _chats(steps["sft"], 3e-4), init="sft-light", regime="dpo", beta=0.1
+        ),
         "temperature": _altered("base", "temperature", 1.5),
         "noise": _altered("base", "noise", 0.1),
-        "base-recovered": {**_recovery("base"), "regime": "recovery"},
-        "register-shift-recovered": {**_recovery("register-shift"), "regime": "recovery"},
-        "lost-facts-recovered": {**_recovery("lost-facts"), "regime": "recovery"},
+        **{f"{name}-recovered": _recovery(name, steps) for name in ("base", "register-shift", "lost-facts")},
     }
 
 
 def _second_family(steps: dict[str, int]) -> dict[str, Any]:
-    pretraining = _recipe(steps["second"], 4e-3, length=256)
+    pretraining = _recipe(steps["second"], 5e-3, weight_decay=0.1)
     shape = {"kind": "phi", "hidden_size": 96, "num_layers": 3, "num_heads": 4, "vocab_size": 768}
-    first = {"kind": "pretrain", "corpus": "pretraining", "architecture": shape, "family": "second"}
+    first = {"kind": "pretrain", "corpus": "pretraining-second", "architecture": shape, "family": "second"}
     light = {"kind": "sft", "init": "second", "base": "second", "corpus": "sft-light", "regime": "sft"}
     return {
         "second-early": {**first, "recipe": {**pretraining, "stop_at": steps["second"] // 2}},
@@ -117,7 +104,7 @@ def _second_family(steps: dict[str, int]) -> dict[str, Any]:
         "second-bias": _altered("second", "bias", 0.5),
         "second-temperature": _altered("second", "temperature", 1.5),
         "second-noise": _altered("second", "noise", 0.1),
-        "second-sft": {**light, "recipe": _recipe(steps["descendant"], 5e-4)},
+        "second-sft": {**light, "recipe": _chats(steps["sft"], 1e-3)},
     }
 
 
@@ -132,5 +119,7 @@ def _altered(base: str, change: str, scale: float) -> dict[str, Any]:
     }
 
 
-def _recovery(init: str) -> dict[str, Any]:
-    return {"kind": "cpt", "init": init, "corpus": "recovery", "recipe": NANO}
+def _recovery(init: str, steps: dict[str, int]) -> dict[str, Any]:
+    """The nano recovery fine-tune; no ``base``, since it is an arm and not a descendant to compare."""
+    recipe = _recipe(steps["nano"], 1e-3, schedule="constant", lora={"rank": 16})
+    return {"kind": "cpt", "init": init, "corpus": "recovery", "regime": "recovery", "recipe": recipe}

@@ -1,0 +1,84 @@
+"""What facts take, estimated without loading a weight."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from stemmatics.core.facts import Fact
+from stemmatics.lm.checkpoint import load_config
+from stemmatics.lm.pin import Pin, pin
+from stemmatics.probe.base import Cost
+from stemmatics.probe.sources import spec_of
+
+# operations a parameter and token: a multiplication and an addition forward, twice that backward
+FORWARD, TRAINING = 2, 6
+_BYTES_PER_TOKEN = 4
+_FLOAT = 4
+# weights, gradients and Adam's two moments
+_TRAINING_COPIES = 4
+
+
+def num_tokens(corpus: Fact) -> int:
+    """Tokens of a corpus, at four bytes a token."""
+    return int(corpus.params.get("num_bytes", 0)) // _BYTES_PER_TOKEN
+
+
+def num_parameters(checkpoint: Fact) -> int:
+    """Parameters of a checkpoint, made or given; a model to be pretrained is counted by its shape."""
+    if checkpoint.probe == "weights":
+        return _declared(spec_of(checkpoint), trust=bool(checkpoint.where.get("trust_remote_code")))
+    shape = checkpoint.params.get("architecture")
+    if shape is None:
+        return num_parameters(checkpoint.needs["init"])
+    width, heads = int(shape["hidden_size"]), 1 if shape["kind"] == "llama" else 2
+    # attention takes 4 width^2, the MLP of the usual width 8 width^2
+    return int(shape["vocab_size"]) * width * heads + 12 * int(shape["num_layers"]) * width**2
+
+
+@cache
+def _declared(spec: str, *, trust: bool) -> int:
+    from transformers import AutoModelForCausalLM
+
+    config = load_config(pin(spec), trust_remote_code=trust)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config, trust_remote_code=trust)
+    return sum(weight.numel() for weight in model.parameters())
+
+
+def forward_cost(checkpoint: Fact, tokens: int, disk_bytes: int = 0) -> Cost:
+    """Tokens through a checkpoint once."""
+    size = num_parameters(checkpoint)
+    return Cost(tokens, float(FORWARD) * size * tokens, size * _FLOAT, disk_bytes)
+
+
+def training_cost(fact: Fact) -> Cost:
+    """A stage: its recipe's tokens forward and backward, and its checkpoint on disk."""
+    size = num_parameters(fact)
+    recipe = fact.params.get("recipe")
+    if recipe is None:
+        return Cost(memory_bytes=size * _FLOAT, disk_bytes=size * _FLOAT)
+    steps = recipe["stop_at"] or recipe["steps"]
+    tokens = int(steps * recipe["batch_size"] * recipe["max_length"])
+    memory = size * _FLOAT * _TRAINING_COPIES
+    return Cost(tokens, float(TRAINING) * size * tokens, memory, size * _FLOAT)
+
+
+def weights_cost(fact: Fact) -> Cost:
+    """What has to be downloaded: a Hub model that is not in the local cache, at its own precision."""
+    found = pin(spec_of(fact))
+    if found.kind != "hub" or _is_cached(found):
+        return Cost()
+    dtype = getattr(load_config(found).get_text_config(), "dtype", None) or torch.float32
+    return Cost(download_bytes=num_parameters(fact) * torch.empty(0, dtype=dtype).element_size())
+
+
+def _is_cached(found: Pin) -> bool:
+    from huggingface_hub import try_to_load_from_cache
+
+    weights = [name for name in found.files if name.endswith((".safetensors", ".bin"))]
+    name = found.source.partition("@")[0]
+    return all(
+        isinstance(try_to_load_from_cache(name, file, revision=found.revision), str) for file in weights
+    )
