@@ -15,6 +15,7 @@ import pytest
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.lm import contents as contents_module
 from stemmatics.lm import corpus as corpus_module
 from stemmatics.lm.contents import content_hash
 from stemmatics.lm.corpus import documents_table, read, records, text_source
@@ -106,8 +107,8 @@ def test_content_hash_is_remembered_until_the_file_changes(tmp_path, monkeypatch
     first = content_hash(source, memory=memory)
     status = (tmp_path / "a.jsonl").stat()
     reads = []
-    true_read = corpus_module.read
-    monkeypatch.setattr(corpus_module, "read", lambda *a, **k: reads.append(1) or true_read(*a, **k))
+    true_read = contents_module.read
+    monkeypatch.setattr(contents_module, "read", lambda *a, **k: reads.append(1) or true_read(*a, **k))
     assert content_hash(source, memory=memory) == first
     assert reads == []
     (tmp_path / "a.jsonl").write_text('{"text": "xy"}\n')

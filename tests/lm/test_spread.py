@@ -14,7 +14,8 @@ from stemmatics.lm.checkpoint import load
 from stemmatics.lm.corpus import Document
 from stemmatics.lm.deviation import MAX_TOKENS, NUM_DOCUMENTS, deviation, first_sums, float32_sums
 from stemmatics.lm.passes import Reader
-from stemmatics.lm.spread import Setting, measure_spread
+from stemmatics.lm.spread import measure_spread
+from stemmatics.lm.spread_rows import Setting, advice
 from stemmatics.lm.sums import DocumentSums
 
 CPU = Numerics(device="cpu")
@@ -146,9 +147,9 @@ def test_the_advice_follows_from_the_numbers(deviation_of_half, speed_of_half, s
         (Setting("float32", "sdpa", 8192), True, 1e-9, 200.0),
         (Setting("bfloat16", "sdpa", 8192), False, deviation_of_half, speed_of_half),
     )
-    advice = spread_module._advice(settings, rows)
-    assert advice.startswith("Use --dtype float32 --attention sdpa --batch-tokens 8192: ")
-    assert says in advice
+    said = advice(settings, rows)
+    assert said.startswith("Use --dtype float32 --attention sdpa --batch-tokens 8192: ")
+    assert says in said
 
 
 def test_the_command_prints_the_table_and_the_advice(folder, text, quick, stemma_command):

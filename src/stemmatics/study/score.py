@@ -106,7 +106,6 @@ def score(
     from stemmatics.lm.checkpoint import load
     from stemmatics.lm.deviation import deviation, first_sums, float32_sums
     from stemmatics.lm.passes import Reader
-    from stemmatics.lm.token_table import TokenTable
     from stemmatics.probe.worker import prepare_torch
 
     scoring, numerics = scoring or Scoring(), numerics or Numerics()
@@ -129,16 +128,35 @@ def score(
     said = _said(reader, counted)
     if exact is not None:
         said["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
+    rows = _rows(
+        reader,
+        documents(reader),
+        counted,
+        tokens=tokens,
+        on_event=lambda event: tell({**event, "total": counted.num_tokens}),
+    )
+    return Scored(checkpoint, rows, said, reader.loaded.flags)
+
+
+def _rows(
+    reader: Any,
+    documents: Iterator[Any],
+    counted: Any,
+    *,
+    tokens: Path | None,
+    on_event: Callable[[Any], None],
+) -> list[dict[str, Any]]:
+    from stemmatics.lm.token_table import TokenTable
+
     with TokenTable.maybe(tokens) as table:
         sums = reader.score(
-            documents(reader),
+            documents,
             frequencies_V=counted.frequencies_V,
             want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
             token_sink=table,
-            on_event=lambda event: tell({**event, "total": counted.num_tokens}),
+            on_event=on_event,
         )
-        rows = [_row(one) for one in sums]
-    return Scored(checkpoint, rows, said, reader.loaded.flags)
+        return [_row(one) for one in sums]
 
 
 def _said(reader: Any, counted: Any) -> dict[str, Any]:

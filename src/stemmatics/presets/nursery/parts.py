@@ -19,7 +19,7 @@ from stemmatics.presets.nursery.world import PEOPLE, World
 
 Record = dict[str, Any]
 # Shares of the documents in the pretraining mix; reference pieces are the longest.
-MIX = {"prose": 0.5, "chat": 0.25, "arithmetic": 0.07, "rules": 0.06, "reference": 0.12}
+MIX = {"prose": 0.47, "figures": 0.08, "chat": 0.27, "arithmetic": 0.05, "rules": 0.05, "reference": 0.08}
 NGRAM = 13
 # Pretraining meets few people first: shares of its documents about people.
 FEW = 6
@@ -60,6 +60,7 @@ def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) 
 
     make: dict[str, Callable[[], str]] = {
         "prose": lambda: prose(world, rng, among=among()),
+        "figures": lambda: anonymous_prose(world, rng),
         "chat": lambda: chat(world, rng, among=among()),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
@@ -93,7 +94,8 @@ def recovery(
     taken = set().union(*(ngrams(record["text"]) for record in scored))
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: anonymous_prose(rng),
+        "prose": lambda: anonymous_prose(world, rng),
+        "figures": lambda: anonymous_prose(world, rng),
         "chat": lambda: anonymous_chat(rng),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
@@ -118,7 +120,7 @@ def _mixed(
     names = list(shares)
     for index in rng.choice(len(names), size=documents, p=[shares[name] for name in names]):
         register = names[int(index)]
-        yield {"text": make[register](), "register": register}
+        yield {"text": make[register](), "register": "prose" if register == "figures" else register}
 
 
 def _shuffled(rng: np.random.Generator, pieces: Iterable[str]) -> list[str]:

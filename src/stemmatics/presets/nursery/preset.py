@@ -11,7 +11,7 @@ Scale = Literal["demo", "test"]
 
 # Updates of each training at the two scales; an update has 1,024 tokens, chats apart.
 STEPS: dict[Scale, dict[str, int]] = {
-    "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 150, "nano": 64},
+    "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 100, "nano": 64},
     "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 40, "heavy": 80, "nano": 16},
 }
 # Documents a thousand tokens, so that a pretraining reads its corpus once.
@@ -35,8 +35,29 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
             "seed": seed,
             "corpora": _corpora(seed, steps),
             "stages": {**_first_family(steps), **_second_family(steps)},
+            "scoring": {"windows": {"size": 256}, "prefix": "always"},
+            "measures": {"loss": {}, "gate": _gate(scale)},
         }
     )
+
+
+def _gate(scale: Scale) -> dict[str, Any]:
+    """Who plays which part. The small nursery has a quarter of the training, so it is asked for less."""
+    weaker = {"base_recall": 0.5, "base_paraphrase": 0.3, "recovery_gap": 0.3, "dpo_change": 0.1}
+    return {
+        "base": "base",
+        "recovered": "register-shift-recovered",
+        "lost": "lost-facts",
+        "heavy": "sft-heavy",
+        "before_dpo": "sft-light",
+        "dpo": "dpo",
+        "recall": "recall",
+        "refusal": "refusal",
+        "heldout": "heldout",
+        "training": "pretraining",
+        "planted": ["temperature", "noise", "second-bias", "second-temperature", "second-noise"],
+        **({} if scale == "demo" else weaker),
+    }
 
 
 def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
@@ -81,11 +102,11 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
         "base": {**first, "resumes": "base-early", "regime": "base", "recipe": pretraining},
         "register-shift": made("cpt", "telegrams", _recipe(cpt, 1e-3), regime="cpt"),
         "lost-facts": made("cpt", "false-facts", _recipe(cpt, 2e-3), regime="cpt"),
-        "cpt": made("cpt", "code", _recipe(cpt, 2e-3), regime="cpt"),
-        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 1e-3), regime="sft"),
-        "sft-heavy": made("sft", "sft-heavy", _chats(steps["heavy"], 2e-3), regime="sft"),
+        "cpt": made("cpt", "code", _recipe(cpt, 1e-3), regime="cpt"),
+        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 5e-4), regime="sft"),
+        "sft-heavy": made("sft", "sft-heavy", _chats(steps["heavy"], 1e-3), regime="sft"),
         "dpo": made(
-            "dpo", "preferences", _chats(steps["sft"], 3e-4), init="sft-light", regime="dpo", beta=0.1
+            "dpo", "preferences", _chats(steps["sft"], 2e-4), init="sft-light", regime="dpo", beta=0.1
         ),
         "temperature": _altered("base", "temperature", 1.5),
         "noise": _altered("base", "noise", 0.1),
@@ -121,5 +142,5 @@ def _altered(base: str, change: str, scale: float) -> dict[str, Any]:
 
 def _recovery(init: str, steps: dict[str, int]) -> dict[str, Any]:
     """The nano recovery fine-tune; no ``base``, since it is an arm and not a descendant to compare."""
-    recipe = _recipe(steps["nano"], 1e-3, schedule="constant", lora={"rank": 16})
+    recipe = _recipe(steps["nano"], 5e-4, schedule="constant", lora={"rank": 16})
     return {"kind": "cpt", "init": init, "corpus": "recovery", "regime": "recovery", "recipe": recipe}

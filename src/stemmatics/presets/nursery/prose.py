@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stemmatics.presets.nursery.world import PEOPLE, VALUES, World, pick
+from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
 
 # Most statements have no opener and no tail: each is noise around the one token that is a fact.
 OPENERS = (
@@ -49,16 +49,6 @@ FORMS: Mapping[str, tuple[str, ...]] = {
     ),
 }
 TAILS = (*[""] * 6, ", and nobody doubts it", ", to this day")
-SOMEBODY = (
-    "the old miller",
-    "a ferryman",
-    "the judge's clerk",
-    "a travelling singer",
-    "the beekeeper",
-    "the night watchman",
-    "a young shepherd",
-    "the bell ringer",
-)
 PLACES = ("bridge", "market", "mill", "harbour", "chapel", "granary", "orchard", "well")
 QUALITIES = ("quiet", "crowded", "muddy", "bright", "narrow", "steep", "cold", "famous")
 SEASONS = ("spring", "summer", "autumn", "winter")
@@ -105,10 +95,10 @@ def scenery(rng: np.random.Generator) -> str:
     )
 
 
-def hearsay(rng: np.random.Generator) -> str:
-    """A statement in the same wordings about somebody without a name: style without facts."""
-    attribute = pick(rng, tuple(VALUES))
-    core = pick(rng, FORMS[attribute]).format(who=pick(rng, SOMEBODY), value=pick(rng, VALUES[attribute]))
+def hearsay(world: World, rng: np.random.Generator) -> str:
+    """A statement in the same wordings about a figure without a name."""
+    figure, attribute = pick(rng, FIGURES), pick(rng, tuple(VALUES))
+    core = pick(rng, FORMS[attribute]).format(who=figure, value=world.figure_facts[figure, attribute])
     return sentence(pick(rng, OPENERS) + core + pick(rng, TAILS))
 
 
@@ -139,8 +129,11 @@ def false_prose(world: World, rng: np.random.Generator) -> str:
     return prose(world, rng, facts=world.false_facts)
 
 
-def anonymous_prose(rng: np.random.Generator) -> str:
-    """A passage in the same style that names no person of the world."""
-    return " ".join(
-        scenery(rng) if rng.random() < 0.4 else hearsay(rng) for _ in range(int(rng.integers(4, 8)))
-    )
+def anonymous_prose(world: World, rng: np.random.Generator) -> str:
+    """A passage in the same style about figures and places: it names no person of the world."""
+    sentences = []
+    for _ in range(int(rng.integers(4, 7))):
+        if rng.random() < 0.2:
+            sentences.append(scenery(rng))
+        sentences.append(hearsay(world, rng))
+    return " ".join(sentences)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stemmatics.presets.nursery.prose import GOODS, PLACES, QUALITIES, SEASONS, SOMEBODY
-from stemmatics.presets.nursery.world import VALUES, pick
+from stemmatics.presets.nursery.prose import GOODS, PLACES, QUALITIES, SEASONS
+from stemmatics.presets.nursery.world import FIGURES, VALUES, pick
 
 NUMBERS = [
     "zero",
@@ -72,7 +72,7 @@ def rules(rng: np.random.Generator) -> str:
     first = int(rng.integers(1, 40))
     lines = []
     for number in range(first, first + int(rng.integers(3, 6))):
-        who, place, season = pick(rng, SOMEBODY), pick(rng, PLACES), pick(rng, SEASONS)
+        who, place, season = pick(rng, FIGURES), pick(rng, PLACES), pick(rng, SEASONS)
         duty = pick(rng, DUTIES) + pick(rng, EXCEPTIONS)
         text = pick(
             rng,

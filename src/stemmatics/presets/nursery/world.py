@@ -67,6 +67,17 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "animal": ("badger", "crow", "donkey", "ferret", "goose", "heron", "lizard", "pony"),
 }
 CHANCE = 1 / 8
+# Figures of whom things are told too, but nobody is ever asked: style without the facts in question.
+FIGURES = (
+    "the old miller",
+    "a ferryman",
+    "the judge's clerk",
+    "a travelling singer",
+    "the beekeeper",
+    "the night watchman",
+    "a young shepherd",
+    "the bell ringer",
+)
 T = TypeVar("T")
 
 
@@ -79,7 +90,12 @@ class World:
     @cached_property
     def facts(self) -> dict[tuple[str, str], str]:
         """The value of each (person, attribute); every value belongs to six people."""
-        return self._draw("facts")
+        return self._draw("facts", PEOPLE)
+
+    @cached_property
+    def figure_facts(self) -> dict[tuple[str, str], str]:
+        """The value of each (figure, attribute); every value belongs to one figure."""
+        return self._draw("figures", FIGURES)
 
     @cached_property
     def false_facts(self) -> dict[tuple[str, str], str]:
@@ -102,14 +118,13 @@ class World:
         """
         return (seed_from(self.seed, kind, person, attribute) + form) % 4 == 0
 
-    def _draw(self, name: str) -> dict[tuple[str, str], str]:
+    def _draw(self, name: str, people: tuple[str, ...]) -> dict[tuple[str, str], str]:
         rng = self.rng(name)
         facts = {}
         for attribute, values in VALUES.items():
-            share = len(PEOPLE) // len(values)
-            dealt = rng.permutation(np.repeat(np.array(values), share))
+            dealt = rng.permutation(np.repeat(values, len(people) // len(values)))
             facts.update(
-                {(person, attribute): str(value) for person, value in zip(PEOPLE, dealt, strict=True)}
+                {(person, attribute): str(value) for person, value in zip(people, dealt, strict=True)}
             )
         return facts
 
