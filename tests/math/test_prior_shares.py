@@ -123,13 +123,18 @@ def test_one_newton_step_keeps_the_gauge_beside_unseen_ids(pair):
 
 def test_held_coordinates_stay_held(pair):
     cold = Statistics.dense(9 * pair.old_fit.logits_NK, pair.old_fit.target_column_N, pair.old_fit.document_N)
-    solution = fit_optimum(cold, free_ids(cold, 10).mask_K, penalty=1e-3)
+    solution = fit_optimum(cold, free_ids(cold, 10).mask_K, penalty=1e-3, gap=1e-16)
     assert solution.at_edge
     weight_RD = bayesian_weights(np.random.default_rng(4), 3, cold.num_documents)
     moved = refit_one_step(cold, solution, weight_RD, penalty=1e-3)
     assert not moved[:, 0].any()
     assert not moved[:, 1:][:, ~solution.coordinates.free_K].any()
     assert moved[:, 1:][:, solution.coordinates.free_K].all()
+    # The biases move as they would with beta held, which a step in both, cut at the edge, would not give.
+    near_RD = 1 + 1e-3 * (weight_RD - 1)
+    one = refit_one_step(cold, solution, near_RD, penalty=1e-3)
+    full = refit_fully(cold, solution, near_RD, penalty=1e-3, gap=1e-17)
+    assert np.linalg.norm(one - full) < 0.02 * np.linalg.norm(full)
 
 
 def test_bayesian_weights_have_mean_one_and_the_spread_of_a_flat_dirichlet():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -37,7 +37,7 @@ def demo(
         )
         outcome = study.run(stemma, root, on_event=watcher, on_step=watcher.step)
     if timings and not as_json:
-        _print_timings(outcome, watcher.seconds, time.monotonic() - started)
+        _print_timings(watcher.seconds, time.monotonic() - started)
     code = show_outcome(outcome, as_json=as_json)
     broken = [
         one.id
@@ -49,15 +49,21 @@ def demo(
     return 1 if broken else code
 
 
-def _print_timings(outcome: Any, seconds: dict[str, float], total: float) -> None:
+def _print_timings(seconds: list[tuple[str, str, float]], total: float) -> None:
+    """Seconds by stage and by kind of fact; what is left over is pinning, estimating and the page."""
     from stemmatics.cli.tables import print_rows
 
-    sums: dict[str, float] = {}
-    for key, spent in seconds.items():
-        record = outcome.facts.get(key)
-        name = "?" if record is None else record.probe
-        sums[name] = sums.get(name, 0.0) + spent
-    rows = [{"what": name, "seconds": f"{spent:.1f}"} for name, spent in sums.items()]
+    rows = [
+        {"what": f"{probe} {label}", "seconds": f"{spent:.1f}"}
+        for probe, label, spent in seconds
+        if probe in {"train", "alter"}
+    ]
+    kinds: dict[str, float] = {}
+    for probe, _, spent in seconds:
+        name = "nursery" if probe in {"train", "alter"} else probe
+        kinds[name] = kinds.get(name, 0.0) + spent
+    kinds["pinning, estimates and page"] = total - sum(kinds.values())
+    rows += [{"what": f"all: {name}", "seconds": f"{spent:.1f}"} for name, spent in kinds.items()]
     print_rows([*rows, {"what": "all", "seconds": f"{total:.1f}"}], ["what", "seconds"])
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -38,16 +37,16 @@ class Watcher:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._overall: TaskID | None = None
-        self.seconds: dict[str, float] = {}
-        self._started: dict[str, float] = {}
+        self._num_facts = 0
+        self.seconds: list[tuple[str, str, float]] = []
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """One event from a probe or from the scheduler."""
         if "plan" in event:
-            total = len(event["plan"])
+            self._num_facts = total = len(event["plan"])
             self._overall = self._progress.add_task("all", total=total, unit="facts") if total else None
-        elif "finished" in event:
-            self._finish(event["finished"])
+        elif "seconds" in event:
+            self._finish(event)
         elif event.get("kind") in {"warning", "out_of_memory"}:
             self._progress.console.print(_warning(event), style="yellow")
         elif "done" in event:
@@ -57,21 +56,23 @@ class Watcher:
         """A short piece of work without a measure of its own."""
         self._progress.console.print(what, style="dim", highlight=False)
 
-    def _finish(self, keys: list[str]) -> None:
-        for key in keys:
-            if key in self._tasks:
-                self._progress.remove_task(self._tasks.pop(key))
-            if key in self._started:
-                self.seconds[key] = time.monotonic() - self._started.pop(key)
+    def _finish(self, event: Mapping[str, Any]) -> None:
+        """A fact is done, with what it took: probe, label, seconds."""
+        self.seconds.append((event["probe"], event["label"], event["seconds"]))
+        if event["key"] in self._tasks:
+            self._progress.remove_task(self._tasks.pop(event["key"]))
         if self._overall is not None:
-            self._progress.advance(self._overall, len(keys))
+            self._progress.advance(self._overall)
+        if not self._progress.console.is_terminal:
+            place = f"[{len(self.seconds)}/{self._num_facts}]"
+            line = f"{place} {event['probe']} {event['label']} {event['seconds']:.1f} s"
+            self._progress.console.print(line, highlight=False, markup=False)
 
     def _move(self, event: Mapping[str, Any]) -> None:
         key = event["key"]
         if key not in self._tasks:
             name = f"{event['probe']} {event['label']}"
             self._tasks[key] = self._progress.add_task(name, total=event["total"], unit=event["unit"])
-            self._started[key] = time.monotonic()
         self._progress.update(self._tasks[key], completed=event["done"], total=event["total"])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
     prepare_torch(context.numerics)
     left = dict.fromkeys(group)
     failed: dict[str, str] = {}
+    started = time.monotonic()
     try:
         for made in plugins.find("probes", group[0].probe)().run(group, context):
             del left[made.fact]
@@ -40,11 +42,18 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
                 context.ledger.fail(made.fact, made.reason)
             else:
                 context.ledger.record(made.fact, made.tables, **made.extra)
+            # the first of a group carries the load that all of it shares
+            on_event({**_name(made.fact), "seconds": time.monotonic() - started})
+            started = time.monotonic()
     except Exception as error:  # noqa: BLE001 - whatever a model throws must not end the sweep
         failed |= _fail_all(context, left, reason_of(error))
     else:
         failed |= _fail_all(context, left, "its probe ended without making it")
     return failed
+
+
+def _name(fact: Fact) -> dict[str, str]:
+    return {"key": fact.key, "probe": fact.probe, "label": fact.label}
 
 
 def _fail_all(context: Context, facts: Sequence[Fact] | dict[Fact, None], reason: str) -> dict[str, str]:

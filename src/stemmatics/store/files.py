@@ -21,8 +21,8 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Sorted and indented JSON; NaN is an error, since JSON has none."""
-    text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
+    """Indented JSON, names in their order (a stemma's order is part of it); NaN is an error."""
+    text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     write_bytes(path, (text + "\n").encode())
 
 

@@ -50,7 +50,6 @@ def execute(
             reasons = _kept(found, plan, ledger)
             failed |= reasons
             done |= set(job["keys"]) - set(reasons)
-            on_event({"finished": list(job["keys"]), "failed": list(reasons)})
             submit_ready()
     finally:
         pool.close()

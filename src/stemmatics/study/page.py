@@ -9,6 +9,7 @@ from stemmatics.core.content import Content, Node, Section
 from stemmatics.core.estimates import Estimate
 from stemmatics.core.facts import Fact
 from stemmatics.core.pinned import Pinned
+from stemmatics.core.stages import parents
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.estimate import Answer
 
@@ -102,12 +103,15 @@ def nodes_of(pinned: Pinned) -> list[Node]:
     for name in stemma.names:
         lineage = stemma.lineage(name)
         stage = stemma.stages.get(name)
-        given = "base" if stemma.parent(name) is None else "descendant"
+        # what its weights were made from; the base that it is compared with may lie further up
+        made_from = parents(stage) if stage is not None else []
+        parent = made_from[0] if made_from else stemma.parent(name)
+        given = "base" if parent is None else "descendant"
         regime = lineage.regime or (given if stage is None else stage.kind)
         nodes.append(
             Node(
                 name=name,
-                parent=stemma.parent(name),
+                parent=parent,
                 regime=regime,
                 family=stemma.family(name),
                 made_here=stage is not None,

@@ -128,23 +128,12 @@ def score(
     said = _said(reader, counted)
     if exact is not None:
         said["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
-    rows = _rows(
-        reader,
-        documents(reader),
-        counted,
-        tokens=tokens,
-        on_event=lambda event: tell({**event, "total": counted.num_tokens}),
-    )
+    rows = _rows(reader, documents(reader), counted, tokens, tell)
     return Scored(checkpoint, rows, said, reader.loaded.flags)
 
 
 def _rows(
-    reader: Any,
-    documents: Iterator[Any],
-    counted: Any,
-    *,
-    tokens: Path | None,
-    on_event: Callable[[Any], None],
+    reader: Any, documents: Iterator[Any], counted: Any, tokens: Path | None, tell: Callable[[Any], None]
 ) -> list[dict[str, Any]]:
     from stemmatics.lm.token_table import TokenTable
 
@@ -154,7 +143,7 @@ def _rows(
             frequencies_V=counted.frequencies_V,
             want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
             token_sink=table,
-            on_event=on_event,
+            on_event=lambda event: tell({**event, "total": counted.num_tokens}),
         )
         return [_row(one) for one in sums]
 

@@ -88,7 +88,14 @@ def _chats(steps: int, learning_rate: float) -> dict[str, Any]:
 
 def _first_family(steps: dict[str, int]) -> dict[str, Any]:
     pretraining = _recipe(steps["base"], 5e-3, weight_decay=0.1)
-    shape = {"kind": "llama", "hidden_size": 128, "num_layers": 4, "num_heads": 4, "vocab_size": 1024}
+    shape = {
+        "kind": "llama",
+        "hidden_size": 128,
+        "num_layers": 4,
+        "num_heads": 4,
+        "vocab_size": 1024,
+        "context": 256,
+    }
     first = {"kind": "pretrain", "corpus": "pretraining", "architecture": shape, "family": "first"}
 
     def made(
@@ -116,7 +123,14 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
 
 def _second_family(steps: dict[str, int]) -> dict[str, Any]:
     pretraining = _recipe(steps["second"], 5e-3, weight_decay=0.1)
-    shape = {"kind": "phi", "hidden_size": 96, "num_layers": 3, "num_heads": 4, "vocab_size": 768}
+    shape = {
+        "kind": "phi",
+        "hidden_size": 96,
+        "num_layers": 3,
+        "num_heads": 4,
+        "vocab_size": 768,
+        "context": 256,
+    }
     first = {"kind": "pretrain", "corpus": "pretraining-second", "architecture": shape, "family": "second"}
     light = {"kind": "sft", "init": "second", "base": "second", "corpus": "sft-light", "regime": "sft"}
     return {
