@@ -29,6 +29,7 @@ class GateSettings(Settings):
     """Names of the checkpoints and corpora that play each part, and the limits (shares of items)."""
 
     base: str
+    matched: str
     recovered: str
     lost: str
     heavy: str
@@ -65,7 +66,7 @@ class Gate:
 
     def needs(self, pinned: Pinned, settings: GateSettings) -> list[Fact]:
         """Replies to questions, an n-gram, and plain losses of the altered checkpoints."""
-        asked = [settings.base, settings.recovered, settings.lost]
+        asked = [settings.base, settings.matched, settings.recovered, settings.lost]
         facts = [self._asked(pinned, settings, name, settings.recall) for name in asked]
         told = [settings.base, settings.heavy, settings.before_dpo, settings.dpo]
         facts += [self._asked(pinned, settings, name, settings.refusal) for name in told]
@@ -147,7 +148,7 @@ class Gate:
     def _recall(self, pinned: Pinned, settings: GateSettings, tables: Tables) -> list[Check]:
         facts = {
             name: self._asked(pinned, settings, name, settings.recall)
-            for name in (settings.base, settings.recovered, settings.lost)
+            for name in (settings.base, settings.matched, settings.recovered, settings.lost)
         }
         base, base_n = share_of(tables, facts[settings.base], "recall", "correct")
         found = [
@@ -165,15 +166,16 @@ class Gate:
                 above=True,
             )
         )
+        matched, matched_n = share_of(tables, facts[settings.matched], "recall", "correct")
         count, n = share_of(tables, facts[settings.recovered], "recall", "correct")
         found.append(
             Check(
-                "recall comes back after a register shift",
-                base / base_n - count / n,
+                "recall after a register shift, both recovered",
+                matched / matched_n - count / n,
                 settings.recovery_gap,
                 False,
                 "share below the base",
-                (facts[settings.base], facts[settings.recovered]),
+                (facts[settings.matched], facts[settings.recovered]),
                 n=n,
             )
         )

@@ -30,7 +30,8 @@ def findings(pinned: Pinned, corpora: Sequence[str], estimates: Estimates) -> Fi
         deltas = _of(mine, "loss.delta.byte", register=ALL)
         sentences += _summary(corpus, mine, deltas)
         sentences += [_pair_sentence(delta) for delta in deltas]
-        tables += [_native_table(pinned, corpus, mine), _delta_table(corpus, mine)]
+        tables += [_summary_table(corpus, deltas), _delta_table(corpus, mine)]
+        tables += [_native_table(pinned, corpus, mine)]
         tables += [_where_table(corpus, mine), _movers_table(corpus, mine), _control_table(corpus, mine)]
         charts += _charts(corpus, mine)
         failures += [f"{_name(delta)}: {delta.note}" for delta in deltas if delta.value != delta.value]
@@ -126,8 +127,28 @@ def _native_table(pinned: Pinned, corpus: str, estimates: Estimates) -> Table:
     return Table(f"native-{corpus}", f"Native loss on {corpus}", columns, rows)
 
 
+def _summary_table(corpus: str, deltas: Sequence[Estimate]) -> Table:
+    rows = [
+        [
+            one.subject["base"],
+            one.subject["descendant"],
+            Claim(one.id, "value", _SIGNED),
+            Claim(one.id, "smallest_effect", _PLAIN),
+            Claim(one.id, "n", "{}"),
+        ]
+        for one in deltas
+    ]
+    return Table(
+        f"summary-{corpus}",
+        f"Descendant less base on {corpus}",
+        ["base", "descendant", "nats/byte", "least seen", "n"],
+        rows,
+        note="Above zero the descendant lost. Intervals are paired, over documents, near-duplicates "
+        "together; the least seen is the effect found in four of five repeats.",
+    )
+
+
 def _delta_table(corpus: str, estimates: Estimates) -> Table:
-    """Every pair and register; the row ``all`` of each pair is the summary."""
     rows = [
         [
             one.subject["base"],
@@ -138,16 +159,10 @@ def _delta_table(corpus: str, estimates: Estimates) -> Table:
             Claim(one.id, "n", "{}"),
         ]
         for one in _of(estimates, "loss.delta.byte")
+        if one.subject["register"] != ALL
     ]
     columns = ["base", "descendant", "register", "nats/byte", "least seen", "n"]
-    return Table(
-        f"delta-{corpus}",
-        f"Descendant less base on {corpus}",
-        columns,
-        rows,
-        note="Above zero the descendant lost. Intervals are paired, over documents, near-duplicates "
-        "together; the least seen is the effect found in four of five repeats.",
-    )
+    return Table(f"delta-{corpus}", f"Descendant less base on {corpus}, by register", columns, rows)
 
 
 def _where_table(corpus: str, estimates: Estimates) -> Table:

@@ -94,10 +94,11 @@ def each(facts: Sequence[Fact], make: Callable[[Fact], Made | Failed]) -> Iterat
 
 def reason_of(error: Exception) -> str:
     """An exception in one line; of one that is not for the user, also where it was thrown."""
+    said = " ".join(str(error).split())
     if isinstance(error, UserError):
-        return str(error)
+        return said
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({Path(last.filename).name}:{last.lineno})"
+    return f"{type(error).__name__}: {said} ({Path(last.filename).name}:{last.lineno})"
 
 
 class Probe(Protocol):

@@ -36,12 +36,12 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
     started = time.monotonic()
     try:
         for made in plugins.find("probes", group[0].probe)().run(group, context):
-            del left[made.fact]
             if isinstance(made, Failed):
                 failed[made.fact.key] = made.reason
                 context.ledger.fail(made.fact, made.reason)
             else:
                 context.ledger.record(made.fact, made.tables, **made.extra)
+            del left[made.fact]
             # the first of a group carries the load that all of it shares
             on_event({**_name(made.fact), "seconds": time.monotonic() - started})
             started = time.monotonic()

@@ -46,6 +46,7 @@ def _gate(scale: Scale) -> dict[str, Any]:
     weaker = {"base_recall": 0.5, "base_paraphrase": 0.3, "recovery_gap": 0.3, "dpo_change": 0.1}
     return {
         "base": "base",
+        "matched": "base-recovered",
         "recovered": "register-shift-recovered",
         "lost": "lost-facts",
         "heavy": "sft-heavy",
