@@ -72,8 +72,8 @@ def _summary(corpus: str, estimates: Estimates, deltas: Sequence[Estimate]) -> l
             },
         ),
         Sentence(
-            "The largest change for the worse is {descendant}: {value} nats/byte [{lo}, {hi}] "
-            "against {base}.",
+            ("The largest loss is" if worst.value > 0 else "The smallest gain is")
+            + " {descendant}: {value} nats/byte [{lo}, {hi}] against {base}.",
             {
                 **_claims(worst, _SIGNED),
                 "descendant": worst.subject["descendant"],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +69,13 @@ def prepare_torch(numerics: Numerics) -> None:
     Two busy two-thread processes on two cores spin against each other and lose a factor of ten.
     """
     import torch
+    from tqdm import tqdm
+    from transformers import modeling_gguf_pytorch_utils as gguf_loader
     from transformers.utils import logging
 
-    # its bars would run through ours
+    # their bars would run through ours; the GGUF loader asks tqdm itself
     logging.disable_progress_bar()
+    gguf_loader.tqdm = partial(tqdm, disable=True)
     threads = numerics.threads or (1 if numerics.workers > 1 else 0)
     if threads:
         torch.set_num_threads(threads)
