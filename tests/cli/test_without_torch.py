@@ -20,8 +20,19 @@ HEAVY = (
 
 READING = """
 import contextlib, io, json, sys
-for name in {heavy}:
-    sys.modules[name] = None
+class NotInstalled:
+    # not None in sys.modules: SciPy looks there whether it has to do with torch's arrays
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {heavy}:
+            raise ModuleNotFoundError("No module named " + repr(name), name=name)
+
+sys.meta_path.insert(0, NotInstalled())
+# others ask first whether it could be imported
+import importlib.util
+true_find_spec = importlib.util.find_spec
+importlib.util.find_spec = lambda name, package=None: (
+    None if name.partition(".")[0] in {heavy} else true_find_spec(name, package)
+)
 from stemmatics.cli.main import main
 
 results = {{}}

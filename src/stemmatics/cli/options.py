@@ -58,12 +58,23 @@ def numerics_of(device: str, dtype: str, attention: str, batch_tokens: int, thre
     return _settings(Numerics, **{name: (lambda value=value: value) for name, value in values.items()})
 
 
+# settings whose option has another name
+_FLAGS = {
+    "rule": "--windows",
+    "size": "--window",
+    "stride": "--stride",
+    "prefix": "--prefix",
+    "dtype": "--dtype",
+    "attention": "--attention",
+}
+
+
 def _settings(model: Any, **values: Any) -> Any:
     try:
         return model(**{name: make() for name, make in values.items()})
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(_FLAGS.get(str(part), str(part)) for part in first["loc"])
         what = f"{where}: {first.get('input')!r} is not right" if where else "the settings don't go together"
         reason = str(first["msg"]).removeprefix("Value error, ")
         raise UserError(what, reason, "Give one of the values that --help lists", code=2) from None

@@ -96,6 +96,7 @@ def watching(*, quiet: bool = False) -> Iterator[Watcher]:
         TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
+        disable=not console.is_terminal,
     )
     with progress:
         yield Watcher(progress)
