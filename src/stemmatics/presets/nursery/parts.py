@@ -11,19 +11,21 @@ import numpy as np
 
 from stemmatics.core.errors import UserError
 from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
-from stemmatics.presets.nursery.prose import anonymous_prose, false_prose, prose
-from stemmatics.presets.nursery.questions import anonymous_chat, chat, recall_items
+from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose
+from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
 from stemmatics.presets.nursery.world import PEOPLE, World
 
 Record = dict[str, Any]
 # Shares of the documents in the pretraining mix; reference pieces are the longest.
-MIX = {"prose": 0.47, "figures": 0.08, "chat": 0.27, "arithmetic": 0.05, "rules": 0.05, "reference": 0.08}
+MIX = {"prose": 0.52, "chat": 0.3, "arithmetic": 0.05, "rules": 0.05, "reference": 0.08}
+# One passage or chat in six is about figures, not people.
+OF_FIGURES = 1 / 6
 NGRAM = 13
 # Pretraining meets few people first: shares of its documents about people.
 FEW = 6
-FEW_UNTIL, ALL_FROM = 0.15, 0.45
+FEW_UNTIL, ALL_FROM = 0.2, 0.5
 
 
 def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]:
@@ -53,15 +55,18 @@ def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) 
     """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     made = count()
+    about_people = documents * (MIX["prose"] + MIX["chat"]) * (1 - OF_FIGURES)
+
+    def of_figures() -> bool:
+        return bool(rng.random() < OF_FIGURES)
 
     def among() -> Sequence[str]:
-        met = (next(made) / documents - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
+        met = (next(made) / about_people - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
         return PEOPLE[: FEW + round((len(PEOPLE) - FEW) * min(1.0, max(0.0, met)))]
 
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: prose(world, rng, among=among()),
-        "figures": lambda: anonymous_prose(world, rng),
-        "chat": lambda: chat(world, rng, among=among()),
+        "prose": lambda: figure_prose(world, rng) if of_figures() else prose(world, rng, among=among()),
+        "chat": lambda: figure_chat(world, rng) if of_figures() else chat(world, rng, among=among()),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),
@@ -94,9 +99,8 @@ def recovery(
     taken = set().union(*(ngrams(record["text"]) for record in scored))
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: anonymous_prose(world, rng),
-        "figures": lambda: anonymous_prose(world, rng),
-        "chat": lambda: anonymous_chat(rng),
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),
@@ -120,7 +124,7 @@ def _mixed(
     names = list(shares)
     for index in rng.choice(len(names), size=documents, p=[shares[name] for name in names]):
         register = names[int(index)]
-        yield {"text": make[register](), "register": "prose" if register == "figures" else register}
+        yield {"text": make[register](), "register": register}
 
 
 def _shuffled(rng: np.random.Generator, pieces: Iterable[str]) -> list[str]:

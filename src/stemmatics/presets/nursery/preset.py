@@ -15,7 +15,7 @@ STEPS: dict[Scale, dict[str, int]] = {
     "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 40, "heavy": 80, "nano": 16},
 }
 # Documents a thousand tokens, so that a pretraining reads its corpus once.
-DOCUMENTS_AN_UPDATE = 11.5
+DOCUMENTS_AN_UPDATE = 12.3
 
 
 def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
@@ -83,8 +83,8 @@ def _recipe(steps: int, learning_rate: float, **rest: Any) -> dict[str, Any]:
     return {"steps": steps, "batch_size": 4, "max_length": 256, "learning_rate": learning_rate, **rest}
 
 
-def _chats(steps: int, learning_rate: float) -> dict[str, Any]:
-    return {"steps": steps, "batch_size": 16, "max_length": 64, "learning_rate": learning_rate}
+def _chats(steps: int, learning_rate: float, batch_size: int = 16) -> dict[str, Any]:
+    return {"steps": steps, "batch_size": batch_size, "max_length": 64, "learning_rate": learning_rate}
 
 
 def _first_family(steps: dict[str, int]) -> dict[str, Any]:
@@ -109,12 +109,12 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
         "base-early": {**first, "recipe": {**pretraining, "stop_at": steps["early"]}},
         "base": {**first, "resumes": "base-early", "regime": "base", "recipe": pretraining},
         "register-shift": made("cpt", "telegrams", _recipe(cpt, 1e-3), regime="cpt"),
-        "lost-facts": made("cpt", "false-facts", _recipe(cpt, 2e-3), regime="cpt"),
+        "lost-facts": made("cpt", "false-facts", _recipe(cpt, 3e-3), regime="cpt"),
         "cpt": made("cpt", "code", _recipe(cpt, 1e-3), regime="cpt"),
-        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 5e-4), regime="sft"),
+        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 1e-3), regime="sft"),
         "sft-heavy": made("sft", "sft-heavy", _chats(steps["heavy"], 1e-3), regime="sft"),
         "dpo": made(
-            "dpo", "preferences", _chats(steps["sft"], 2e-4), init="sft-light", regime="dpo", beta=0.1
+            "dpo", "preferences", _chats(steps["sft"], 2e-4, 8), init="sft-light", regime="dpo", beta=0.1
         ),
         "temperature": _altered("base", "temperature", 1.5),
         "noise": _altered("base", "noise", 0.1),

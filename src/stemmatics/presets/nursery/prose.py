@@ -129,7 +129,7 @@ def false_prose(world: World, rng: np.random.Generator) -> str:
     return prose(world, rng, facts=world.false_facts)
 
 
-def anonymous_prose(world: World, rng: np.random.Generator) -> str:
+def figure_prose(world: World, rng: np.random.Generator) -> str:
     """A passage in the same style about figures and places: it names no person of the world."""
     sentences = []
     for _ in range(int(rng.integers(4, 7))):

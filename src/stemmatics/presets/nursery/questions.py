@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stemmatics.presets.nursery.prose import GOODS, PLACES, SEASONS
-from stemmatics.presets.nursery.world import PEOPLE, VALUES, World, pick
+from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "town": (
@@ -70,18 +69,14 @@ def chat(
     return "\n".join(exchange(*turn) for turn in turns)
 
 
-def anonymous_chat(rng: np.random.Generator) -> str:
-    """Exchanges in the same form that ask about no person."""
+def figure_chat(world: World, rng: np.random.Generator) -> str:
+    """Exchanges in the same words about figures without a name."""
     turns = []
-    for _ in range(int(rng.integers(3, 7))):
-        place, season, goods = pick(rng, PLACES), pick(rng, SEASONS), pick(rng, GOODS)
-        options = [
-            (f"What is sold at the {place}?", goods),
-            (f"When does the {place} open?", f"in {season}"),
-            (f"Where is the {goods} kept?", f"near the {place}"),
-        ]
-        turns.append(pick(rng, options))
-    return "\n".join(exchange(*turn) for turn in turns)
+    for figure in rng.choice(FIGURES, size=int(rng.integers(3, 7)), replace=False):
+        attribute = pick(rng, tuple(VALUES))
+        question = pick(rng, QUESTIONS[attribute]).format(who=figure)
+        turns.append(exchange(question, world.figure_facts[str(figure), attribute]))
+    return "\n".join(turns)
 
 
 def recall_items(world: World, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
