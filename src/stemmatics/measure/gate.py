@@ -106,16 +106,22 @@ class Gate:
         rows = []
         failures = []
         for one in estimates.values():
-            if one.quantity != "gate.passed":
-                continue
             name = one.subject["check"]
-            if one.value != 1.0:
+            if one.quantity == "gate.passed" and one.value != 1.0:
                 failures.append(f"not passed: {name}")
-            value, limit = f"gate.value/check={name}", f"gate.limit/check={name}"
-            if value in estimates:
-                form = "{:.3g}"
-                cells = [Claim(value, "value", form), Claim(limit, "value", form)]
-                rows.append([name, *cells, estimates[value].units, Claim(one.id, "value", "{:.0f}")])
+            if one.quantity == "gate.value":
+                # what is only reported has no limit to pass
+                limit, passed = f"gate.limit/check={name}", f"gate.passed/check={name}"
+                held = limit in estimates
+                rows.append(
+                    [
+                        name,
+                        Claim(one.id, "value", "{:.3g}"),
+                        Claim(limit, "value", "{:.3g}") if held else None,
+                        one.units,
+                        Claim(passed, "value", "{:.0f}") if held else None,
+                    ]
+                )
         table = Table(
             "summary",
             "What the nursery must show",

@@ -35,10 +35,10 @@ class Check:
         return self.value >= self.limit if self.above else self.value <= self.limit
 
     def estimates(self) -> list[Estimate]:
-        """The value, its limit, and whether it passed."""
+        """The value, its limit, and whether it passed; the value alone where there is no limit."""
         keys = tuple(fact.key for fact in self.facts)
         common = {"measure": NAME, "subject": {"check": self.name}, "facts": keys, "tag": "control"}
-        return [
+        found = [
             Estimate(
                 quantity="gate.value",
                 value=self.value,
@@ -49,7 +49,12 @@ class Check:
                 unit=self.unit,
                 units=self.units,
                 **common,  # type: ignore[arg-type]  # the common part is typed as one dictionary
-            ),
+            )
+        ]
+        if math.isinf(self.limit):
+            return found
+        return [
+            *found,
             Estimate(quantity="gate.limit", value=self.limit, units=self.units, **common),  # type: ignore[arg-type]  # as above
             Estimate(quantity="gate.passed", value=float(self.passed), n=self.n, **common),  # type: ignore[arg-type]  # as above
         ]
