@@ -12,7 +12,7 @@ Scale = Literal["demo", "test"]
 # Updates of each training at the two scales; an update has 1,024 tokens, chats apart.
 STEPS: dict[Scale, dict[str, int]] = {
     "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 100, "nano": 64},
-    "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 40, "heavy": 80, "nano": 16},
+    "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 60, "heavy": 80, "nano": 16},
 }
 # Documents a thousand tokens, so that a pretraining reads its corpus once.
 DOCUMENTS_AN_UPDATE = 12.3
