@@ -16,7 +16,7 @@ demo-real: $(VENV)/.installed
 	$(BIN)/stemma demo --real --timings
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -m "not known" --durations=10
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not known" -n 2 --dist loadfile --durations=10
 
 known: $(VENV)/.installed
 	$(BIN)/python -m pytest -m known --durations=10
