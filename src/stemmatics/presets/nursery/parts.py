@@ -49,9 +49,9 @@ def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]
 def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) -> Iterator[Record]:
     """All registers but code and telegrams, mixed; the language reference goes round.
 
-    The first part of it writes about a few people only: where each fact is met often the model
-    finds out how to look one up, and then learns the rest in a fraction of the tokens (the plateau
-    of Zucchet et al. 2025, "How do language models learn facts?").
+    The first part of it writes about a few people only, whose facts are then met often. In single
+    runs that shortened the plateau before facts are learned (LOG.md; compare Zucchet et al. 2025,
+    "How do language models learn facts?").
     """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     made = count()
