@@ -7,10 +7,12 @@ from pathlib import Path
 import pytest
 from importlinter.cli import EXIT_STATUS_SUCCESS, lint_imports
 
+import stemmatics
 from stemmatics.core import plugins
 
 ROOT = Path(__file__).parents[1]
-MEASURES = ROOT / "src" / "stemmatics" / "measure"
+# where it is imported from: the checkout, or the installed wheel
+MEASURES = Path(stemmatics.__file__).parent / "measure"
 OURS = ["stemmatics", "measure"]
 QUESTIONS = set(plugins.names("measures"))
 
