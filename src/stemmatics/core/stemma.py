@@ -36,6 +36,11 @@ class Source(Lineage):
     trust_remote_code: bool = False
     allow_pickle: bool = False
 
+    @property
+    def spec(self) -> str:
+        """The checkpoint as the command line would name it: ``SOURCE`` or ``SOURCE@REVISION``."""
+        return self.source if self.revision is None else f"{self.source}@{self.revision}"
+
 
 class Stemma(Strict):
     """What a study is about. Names of checkpoints and stages share one space."""

@@ -37,8 +37,7 @@ def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _what: None
     described = {}
     for name, source in stemma.checkpoints.items():
         on_step(f"reading {name}")
-        spec = source.source if source.revision is None else f"{source.source}@{source.revision}"
-        described[name] = describe(spec, trust_remote_code=source.trust_remote_code)
+        described[name] = describe(source.spec, trust_remote_code=source.trust_remote_code)
     findings = []
     for base, name in stemma.pairs():
         if base in described and name in described:

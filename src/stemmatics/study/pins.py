@@ -24,8 +24,7 @@ def _checkpoint(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> d
 
     source = stemma.checkpoints[name]
     on_event(f"pinning {name}")
-    spec = source.source if source.revision is None else f"{source.source}@{source.revision}"
-    return dict(pin(spec).key())
+    return dict(pin(source.spec).key())
 
 
 def _corpus(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[str, object]:
