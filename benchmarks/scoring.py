@@ -1,12 +1,14 @@
 """How fast documents are scored: against lm-evaluation-harness and against the matrix products alone.
 
-The same SmolLM2-135M-Instruct weights, the same documents of up to 512 tokens of the Python language
-reference, the harness's windows and prefix id. All sides take turns within one run, and a side's
-speed is its best round. The limit is the sum of the model's own matrix products with nothing between
-them, each shape at the best of its short trials, so on a busy machine our share of it is understated.
-In float32 every document must agree; in bfloat16, where a
-short document's rounding noise is ten times the corpus's, the corpus must, and the largest document is
-printed beside it. The last line is JSON; the exit status is 1 where a goal is missed.
+The same SmolLM2-135M-Instruct weights, the same documents of the Python language reference, the
+harness's windows and prefix id. The lengths are log-uniform between 20 and 512 tokens, so that short
+documents count as they do in real corpora; the harness's ratio is also printed for the documents above
+and below 128 tokens. All sides take turns within one run, and a side's speed is its best round. The
+limit is all of the model's matrix products, with its own weights, on as many positions as there are
+tokens, with nothing between them: the same rounds, the same statistic. `peak` is what each shape would
+allow at the best of many short trials, printed beside it. In float32 every document must agree; in
+bfloat16, where a short document's rounding noise is ten times the corpus's, the corpus must, and the
+largest document is printed. The last line is JSON; the exit status is 1 where a goal is missed.
 
 Run: python benchmarks/scoring.py
 
@@ -34,15 +36,17 @@ from lm_eval.models.huggingface import HFLM
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.checkpoint import load
+from stemmatics.lm.checkpoint import Loaded, load
 from stemmatics.lm.discover import discover_head
 from stemmatics.lm.forward import score
-from stemmatics.lm.head import BLOCK_IDS
+from stemmatics.lm.head import CPU_BLOCK_IDS
 from stemmatics.lm.sums import TokenizedDocument
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.presets.smollm2 import weights
 
+SHORTEST = 20
 WINDOW = 512
+SHORT = 128
 NUM_TOKENS = 5000
 ROUNDS = 3
 PRODUCT_POSITIONS = 1024
@@ -66,11 +70,15 @@ class Side:
 
 
 def texts(tokenizer: TextTokenizer) -> list[str]:
-    """Topics of the language reference, each cut to at most 512 tokens, at a token's end."""
+    """Beginnings of topics of the language reference, each cut at a token's end to a length drawn for it."""
+    generator = np.random.default_rng(0)
     found, total = [], 0
     for _, topic in sorted(pydoc_data.topics.topics.items()):
+        asked = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
         ends = tokenizer.encode(topic).ends
-        text = topic if len(ends) <= WINDOW else topic.encode()[: ends[WINDOW - 1]].decode(errors="ignore")
+        if len(ends) < asked:
+            continue
+        text = topic.encode()[: ends[asked - 1]].decode(errors="ignore")
         num_tokens = len(tokenizer.encode(text).ids)
         if num_tokens <= WINDOW:
             found.append(text)
@@ -133,38 +141,45 @@ def loop(model: Any, documents: list[TokenizedDocument], prefix_id: int) -> Call
 class Products:
     """The model's matrix products with nothing between them."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Any, num_tokens: int) -> None:
         head = discover_head(model, WINDOW)
         layers = model.get_decoder().layers
-        linear = [module for module in layers.modules() if isinstance(module, torch.nn.Linear)]
-        self.counts = Counter((module.in_features, module.out_features) for module in linear)
-        width = head.weight.shape[1]
-        self.counts[width, BLOCK_IDS] += head.num_ids / BLOCK_IDS
-        self.seconds = dict.fromkeys(self.counts, float("inf"))
+        linear = [module.weight for module in layers.modules() if isinstance(module, torch.nn.Linear)]
+        self.weights = linear + list(head.weight.split(CPU_BLOCK_IDS))
+        self.num_tokens = num_tokens
+        self.seconds: list[float] = []
+        self.shapes = Counter(tuple(weight_KD.shape) for weight_KD in self.weights)
+        self.best = dict.fromkeys(self.shapes, float("inf"))
 
     @torch.inference_mode()
     def take_turn(self) -> None:
-        """Keep each shape's best time."""
-        for D, K in self.counts:
-            left_ND, right_DK = torch.randn(PRODUCT_POSITIONS, D), torch.randn(K, D).t()
-            out_NK = torch.empty(PRODUCT_POSITIONS, K)
+        """All products of all tokens, timed; then each shape's best short trial."""
+        sizes = [PRODUCT_POSITIONS] * (self.num_tokens // PRODUCT_POSITIONS)
+        sizes += [self.num_tokens % PRODUCT_POSITIONS] if self.num_tokens % PRODUCT_POSITIONS else []
+        inputs = {D: torch.randn(PRODUCT_POSITIONS, D) for _, D in self.shapes}
+        outputs = {K: torch.empty(PRODUCT_POSITIONS, K) for K, _ in self.shapes}
+        start = time.perf_counter()
+        for N in sizes:
+            for weight_KD in self.weights:
+                K, D = weight_KD.shape
+                torch.mm(inputs[D][:N], weight_KD.t(), out=outputs[K][:N])
+        self.seconds.append(time.perf_counter() - start)
+        for K, D in self.shapes:
+            weight_KD = torch.randn(K, D)
             for _ in range(5):
                 start = time.perf_counter()
-                torch.mm(left_ND, right_DK, out=out_NK)
-                self.seconds[D, K] = min(self.seconds[D, K], time.perf_counter() - start)
+                torch.mm(inputs[D], weight_KD.t(), out=outputs[K])
+                self.best[K, D] = min(self.best[K, D], time.perf_counter() - start)
 
     @property
     def tokens_per_second(self) -> float:
-        """Positions that the products alone would allow."""
-        return PRODUCT_POSITIONS / sum(self.counts[shape] * self.seconds[shape] for shape in self.counts)
+        """Positions that the products alone allowed in their best round."""
+        return self.num_tokens / min(self.seconds)
 
     @property
-    def gflops(self) -> dict[str, float]:
-        """The rate of each shape."""
-        return {
-            f"{D}x{K}": round(2e-9 * PRODUCT_POSITIONS * D * K / seconds, 1)
-            for (D, K), seconds in self.seconds.items()
-        }
+    def peak(self) -> float:
+        """Positions a second at each shape's best short trial."""
+        return PRODUCT_POSITIONS / sum(self.shapes[shape] * self.best[shape] for shape in self.shapes)
 
 
 def largest_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
@@ -175,6 +190,22 @@ def largest_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
 def corpus_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
     """Difference of the corpus's loss, in nats per byte."""
     return abs(sum(one.nats) - sum(other.nats)) / sum(num_bytes)
+
+
+def by_length(
+    loaded: Loaded, documents: list[str], tokens: list[TokenizedDocument], prefix_id: int
+) -> dict[str, float]:
+    """Our speed over the harness's, for short and for long documents."""
+    found = {}
+    for name, low, high in ((f"up_to_{SHORT}", 0, SHORT), (f"over_{SHORT}", SHORT, WINDOW)):
+        chosen = [i for i, one in enumerate(tokens) if low < len(one.ids) <= high]
+        peer, _ = harness(loaded.model, loaded.tokenizer, [documents[i] for i in chosen])
+        sides = Side(peer), Side(ours(loaded.model, [tokens[i] for i in chosen], prefix_id))
+        for _ in range(2):
+            for side in sides:
+                side.take_turn()
+        found[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
+    return found
 
 
 def main() -> int:
@@ -194,7 +225,7 @@ def main() -> int:
         "bf16": Side(ours(half_model, tokens, prefix_id)),
         "loop_bf16": Side(loop(half_model, tokens, prefix_id)),
     }
-    products = Products(loaded.model)
+    products = Products(loaded.model, num_tokens)
     for _ in range(ROUNDS):
         for side in sides.values():
             side.take_turn()
@@ -218,7 +249,8 @@ def main() -> int:
     missed += [name for name, bound in BOUNDS.items() if not differences[name] <= bound]
     for name, side in sides.items():
         print(f"{name:10} {speed[name]:8.0f} tokens/s   rounds {[round(s, 2) for s in side.seconds]} s")
-    print(f"{'limit':10} {products.tokens_per_second:8.0f} tokens/s   GFLOP/s by shape {products.gflops}")
+    rounds = f"rounds {[round(s, 2) for s in products.seconds]} s, peak {products.peak:.0f}"
+    print(f"{'limit':10} {products.tokens_per_second:8.0f} tokens/s   {rounds}")
     report = {
         "benchmark": "scoring",
         "num_documents": len(documents),
@@ -226,6 +258,9 @@ def main() -> int:
         "threads": torch.get_num_threads(),
         "tokens_per_second": {name: round(value, 1) for name, value in speed.items()},
         "limit_tokens_per_second": round(products.tokens_per_second, 1),
+        "peak_tokens_per_second": round(products.peak, 1),
+        "limit_over_harness": round(products.tokens_per_second / speed["harness"], 3),
+        "harness_fp32_by_length": by_length(loaded, documents, tokens, prefix_id),
         "ratios": {name: round(value, 3) for name, value in ratios.items()},
         "goals": GOALS,
         "differences_nats_per_byte": differences,

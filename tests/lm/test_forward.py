@@ -122,7 +122,7 @@ def test_the_padding_id_changes_nothing(model, documents, monkeypatch):
 def test_pieces_of_the_head_equal_the_whole(model, documents, monkeypatch):
     whole = nll_sums(sums_of(model, documents))
     monkeypatch.setattr(head_module, "CPU_BLOCK_ELEMENTS", 11 * 13)
-    monkeypatch.setattr(head_module, "BLOCK_IDS", 13)
+    monkeypatch.setattr(head_module, "CPU_BLOCK_IDS", 13)
     assert nll_sums(sums_of(model, documents)) == pytest.approx(whole, rel=1e-6)
 
 

@@ -18,7 +18,7 @@ EVERYTHING = frozenset({"entropy", "top_1"})
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    monkeypatch.setattr(head_module, "BLOCK_IDS", 7)
+    monkeypatch.setattr(head_module, "CPU_BLOCK_IDS", 7)
     monkeypatch.setattr(head_module, "CPU_BLOCK_ELEMENTS", 7 * 5)
 
 

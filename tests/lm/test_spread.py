@@ -90,9 +90,9 @@ def test_documents_are_padded_by_what_is_said(folder, text, quick, monkeypatch):
     shapes = []
     real = spread_module.Engine.score
 
-    def watched(self, rows):
-        shapes.append([row.length for row in rows])
-        real(self, rows)
+    def watched(self, blocks):
+        shapes.extend([row.length for row in block] for block in blocks)
+        real(self, blocks)
 
     monkeypatch.setattr(spread_module, "PADS", (3,))
     monkeypatch.setattr(spread_module, "Engine", type("Watched", (spread_module.Engine,), {"score": watched}))

@@ -8,7 +8,14 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.scoring import Windows
-from stemmatics.lm.batches import MAX_PADDING, look_ahead, make_batches
+from stemmatics.lm.batches import (
+    BLOCK_PADDING,
+    BLOCK_SHARE,
+    MAX_PADDING,
+    look_ahead,
+    make_batches,
+    make_blocks,
+)
 from stemmatics.lm.windows import Cutter, Window, cut_bytes, cut_harness, cut_tokens
 
 # A busy machine is no fault of the code.
@@ -155,6 +162,30 @@ def test_batches_hold_each_row_once_within_the_budget(lengths, budget):
         assert padded - sum(row.length for row in batch) <= MAX_PADDING * padded
     firsts = [batch[0].length for batch in batches]
     assert firsts == sorted(firsts, reverse=True)
+
+
+@ANY_TIME
+@given(lengths=st.lists(st.integers(1, 300), max_size=80), budget=st.integers(1, 600))
+def test_blocks_hold_each_row_once_within_the_budget_and_pad_little(lengths, budget):
+    rows = [Row(length) for length in lengths]
+    batches = list(make_blocks(rows, budget))
+    flat = [row for batch in batches for block in batch for row in block]
+    assert sorted(id(row) for row in flat) == sorted(id(row) for row in rows)
+    assert [row.length for row in flat] == sorted(lengths, reverse=True)
+    for batch in batches:
+        padded = sum(len(block) * block[0].length for block in batch)
+        assert padded <= budget or sum(map(len, batch)) == 1
+        for block in batch:
+            longest = block[0].length
+            assert longest - block[-1].length <= max(BLOCK_PADDING, longest // BLOCK_SHARE)
+
+
+def test_a_batch_of_blocks_is_filled_up():
+    batches = list(make_blocks([Row(length) for length in (60, 40, 39, 21, 20)], 100))
+    assert [[[row.length for row in block] for block in batch] for batch in batches] == [
+        [[60], [40]],
+        [[39], [21, 20]],
+    ]
 
 
 def test_the_look_ahead_is_bounded():

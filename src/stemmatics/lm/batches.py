@@ -1,5 +1,7 @@
 """Groups windows into batches by a token budget, longest first, with little padding.
 
+A batch is a list of blocks, and a block is rows that are padded to one length.
+
 Memory is bounded by the budget and not by the corpus: windows are drawn from the stream a
 look-ahead at a time, and a look-ahead is emptied before the next one is drawn, so a document can
 wait for its neighbours but never for the whole corpus.
@@ -14,6 +16,10 @@ from typing import Protocol, TypeVar
 LOOKAHEAD_BATCHES = 16
 # A batch takes shorter rows only while padding stays below this share of its positions.
 MAX_PADDING = 0.1
+# A row joins a block for at most this padding, or this part of its length: a block costs as much time as
+# the padding of a few positions.
+BLOCK_PADDING = 4
+BLOCK_SHARE = 50
 
 
 class Sized(Protocol):
@@ -58,5 +64,30 @@ def make_batches(rows: list[Row], token_budget: int) -> Iterator[list[Row]]:
                 batch, used = [], 0
         batch.append(row)
         used += row.length
+    if batch:
+        yield batch
+
+
+def make_blocks(rows: list[Row], token_budget: int) -> Iterator[list[list[Row]]]:
+    """Batches of blocks, at most ``token_budget`` positions together, padding counted, longest rows first.
+
+    For models that keep blocks apart: a row joins a block where it is nearly as long as the block's
+    first, and otherwise begins a new block of the same batch.
+    """
+    batch: list[list[Row]] = []
+    used = 0
+    for row in sorted(rows, key=lambda row: -row.length):
+        joins = bool(batch) and batch[-1][0].length - row.length <= max(
+            BLOCK_PADDING, batch[-1][0].length // BLOCK_SHARE
+        )
+        length = batch[-1][0].length if joins else row.length
+        if batch and used + length > token_budget:
+            yield batch
+            batch, used, joins, length = [], 0, False, row.length
+        if joins:
+            batch[-1].append(row)
+        else:
+            batch.append([row])
+        used += length
     if batch:
         yield batch

@@ -30,7 +30,8 @@ def call_arguments(model: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def _head_replaced(module: nn.Module, forward: Callable[..., Tensor]) -> Iterator[None]:
+def answering(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+    """``module`` answers with ``forward`` for a moment."""
     before = module.__dict__.get("forward")
     module.forward = forward
     try:
@@ -41,11 +42,11 @@ def _head_replaced(module: nn.Module, forward: Callable[..., Tensor]) -> Iterato
             module.forward = before
 
 
-def capture_hidden(model: nn.Module, input_BL: Tensor) -> Tensor:
+def capture_hidden(model: nn.Module, input_BL: Tensor, **arguments: Any) -> Tensor:
     """The inputs of the model's head, ``hidden_BLD``; the head itself is not computed.
 
-    No attention mask and no positions are passed: rows start at position 0 and are padded on the
-    right, where a causal model's text tokens don't look.
+    No attention mask is passed, and positions only in ``arguments``: rows start at position 0 and are
+    padded on the right, where a causal model's text tokens don't look.
 
     Raises:
         RuntimeError: the model does not call its output embedding once.
@@ -56,8 +57,8 @@ def capture_hidden(model: nn.Module, input_BL: Tensor) -> Tensor:
         caught.append(hidden_BLD)
         return hidden_BLD.new_zeros((*hidden_BLD.shape[:-1], 1))
 
-    with _head_replaced(model.get_output_embeddings(), catch):
-        model(input_BL, **call_arguments(model))
+    with answering(model.get_output_embeddings(), catch):
+        model(input_BL, **call_arguments(model), **arguments)
     if len(caught) != 1 or caught[0].shape[:2] != input_BL.shape:
         message = "the output embedding was not called once with a hidden state for each position"
         raise RuntimeError(message)
@@ -75,7 +76,7 @@ def read_transform(model: nn.Module, input_BL: Tensor) -> Transform | None:
     def answer(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
         return grid_G.to(hidden_BLD.device).expand(*hidden_BLD.shape[:-1], -1).clone()
 
-    with _head_replaced(model.get_output_embeddings(), answer):
+    with answering(model.get_output_embeddings(), answer):
         seen = model(input_BL, **call_arguments(model)).logits
     if seen.shape[-1] != len(grid_G):
         return None

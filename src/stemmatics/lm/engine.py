@@ -1,13 +1,15 @@
 """The state of one pass over a corpus, and what is done with a batch.
 
 Windows are padded on the right, so no mask is needed: a causal model's tokens don't see what comes
-after them. That the model is causal is tested before the first document.
+after them. That the model is causal is tested before the first document. Where the model keeps rows in
+one pass apart, a batch holds blocks of several lengths; else one block.
 
-Axes: B rows, L positions of a row, N scored positions, V vocabulary, T tokens of a document.
+Axes: B rows, L positions of a row, F positions fed, N scored positions, V vocabulary, T tokens of a document.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,9 +22,10 @@ from torch import Tensor, nn
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm.batches import make_batches
+from stemmatics.lm.batches import make_batches, make_blocks
 from stemmatics.lm.discover import call_arguments, capture_hidden, discover_head, refuse_unless_causal
 from stemmatics.lm.head import HeadScores, LinearHead, score_logits
+from stemmatics.lm.packed import can_be_packed, hidden_by_block
 from stemmatics.lm.sums import TokenizedDocument, TokenScores
 from stemmatics.lm.windows import Cutter, Window
 
@@ -82,6 +85,9 @@ class Row:
         return self.window.num_fed
 
 
+Batch = list[list[Row]]
+
+
 def _is_out_of_memory(error: BaseException) -> bool:
     text = str(error).lower()
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
@@ -126,7 +132,9 @@ class Engine:
         self.pending: deque[Pending] = deque()
         self.num_done = 0
         self.total: int | None = None
-        refuse_unless_causal(model, min(self.num_ids, self.num_embeddings), cutter.context_length)
+        num_ids = min(self.num_ids, self.num_embeddings)
+        refuse_unless_causal(model, num_ids, cutter.context_length)
+        self.packed = self.head is not None and can_be_packed(model, num_ids, cutter.size)
 
     def _own_width(self) -> int:
         with torch.inference_mode():
@@ -175,32 +183,39 @@ class Engine:
             for window in windows:
                 yield Row(pending, window)
 
-    def score(self, rows: list[Row]) -> None:
+    def batches(self, rows: list[Row]) -> Iterator[Batch]:
+        """Rows grouped by the budget."""
+        if self.packed:
+            return make_blocks(rows, self.token_budget)
+        return ([batch] for batch in make_batches(rows, self.token_budget))
+
+    def score(self, batch: Batch) -> None:
         """Score one batch; out of memory halves the budget and cuts the batch up."""
-        waiting = [rows]
+        waiting = [batch]
         while waiting:
-            batch = waiting.pop()
+            blocks = waiting.pop()
             try:
-                values = self._forward(batch)
+                values = self._forward(blocks)
             except (MemoryError, RuntimeError) as error:
                 if not _is_out_of_memory(error):
                     raise
                 values = None
             # Outside the handler, where the failed pass's tensors are no longer held.
             if values is None:
-                waiting.extend(self._smaller(batch))
+                waiting.extend(self._smaller(blocks))
                 continue
             at = 0
-            for row in batch:
+            for row in itertools.chain(*blocks):
                 end = at + row.window.num_scored
                 row.pending.take(row.window, {name: value[at:end] for name, value in values.items()})
                 at = end
             self.num_done += at
             self.on_event({"kind": "progress", "done": self.num_done, "total": self.total})
 
-    def _smaller(self, batch: list[Row]) -> list[list[Row]]:
-        positions = len(batch) * batch[0].length
-        if len(batch) == 1:
+    def _smaller(self, blocks: Batch) -> list[Batch]:
+        positions = sum(len(block) * block[0].length for block in blocks)
+        rows = list(itertools.chain(*blocks))
+        if len(rows) == 1:
             raise UserError(
                 f"a window of {positions} positions does not fit into memory",
                 "it was tried alone",
@@ -210,32 +225,38 @@ class Engine:
         if torch.cuda.is_available():
             torch.cuda.empty_cache()
         self.on_event({"kind": "out_of_memory", "token_budget": self.token_budget})
-        return list(make_batches(batch, self.token_budget))
+        return list(self.batches(rows))
 
-    def _inputs(self, batch: list[Row]) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
-        """``input_BL``, and of each scored position its place in it and its target."""
-        length = batch[0].length
-        input_BL = np.full((len(batch), length), PADDING_ID, dtype=np.int64)
-        places, targets = [], []
-        for i, row in enumerate(batch):
-            window, ids_T = row.window, row.pending.document.ids
-            if window.prefixed:
-                input_BL[i, 0] = self.prefix_id
-            input_BL[i, int(window.prefixed) : row.length] = ids_T[window.start : window.stop - 1]
-            targets.append(ids_T[window.first_scored : window.stop])
-            shift = i * length - window.start - 1 + window.prefixed
-            places.append(np.arange(window.first_scored, window.stop) + shift)
-        return torch.from_numpy(input_BL), np.concatenate(places), np.concatenate(targets)
+    def _inputs(self, blocks: Batch) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
+        """``input_F``, block after block, and of each scored position its place in it and its target."""
+        input_F = np.full(sum(len(block) * block[0].length for block in blocks), PADDING_ID, dtype=np.int64)
+        places, targets, first = [], [], 0
+        for block in blocks:
+            for row in block:
+                window, ids_T = row.window, row.pending.document.ids
+                if window.prefixed:
+                    input_F[first] = self.prefix_id
+                input_F[first + window.prefixed : first + row.length] = ids_T[window.start : window.stop - 1]
+                targets.append(ids_T[window.first_scored : window.stop])
+                shift = first - window.start - 1 + window.prefixed
+                places.append(np.arange(window.first_scored, window.stop) + shift)
+                first += block[0].length
+        return torch.from_numpy(input_F), np.concatenate(places), np.concatenate(targets)
+
+    def _states(self, input_F: Tensor, blocks: Batch) -> Tensor:
+        """Inputs of the head at all positions; the model's own logits where it has no head that is known."""
+        if self.packed:
+            return hidden_by_block(self.model, input_F, [(len(block), block[0].length) for block in blocks])
+        (block,) = blocks
+        input_BL = input_F.view(len(block), -1)
+        if self.head is None:
+            return self.model(input_BL, **call_arguments(self.model)).logits.flatten(0, 1)
+        return capture_hidden(self.model, input_BL).flatten(0, 1)
 
     @torch.inference_mode()
-    def _forward(self, batch: list[Row]) -> dict[str, NDArray[Any]]:
-        input_BL, place_N, target_N = self._inputs(batch)
-        input_BL = input_BL.to(self.model.device)
-        if self.head is None:
-            states = self.model(input_BL, **call_arguments(self.model)).logits
-        else:
-            states = capture_hidden(self.model, input_BL)
-        states = states.flatten(0, 1)
+    def _forward(self, blocks: Batch) -> dict[str, NDArray[Any]]:
+        input_F, place_N, target_N = self._inputs(blocks)
+        states = self._states(input_F.to(self.model.device), blocks)
         if len(place_N) < len(states):
             states = states[torch.from_numpy(place_N).to(states.device)]
         target = torch.from_numpy(target_N)

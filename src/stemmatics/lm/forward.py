@@ -14,7 +14,7 @@ from torch import nn
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm.batches import LOOKAHEAD_BATCHES, look_ahead, make_batches
+from stemmatics.lm.batches import LOOKAHEAD_BATCHES, look_ahead
 from stemmatics.lm.engine import Engine, Event
 from stemmatics.lm.sums import DocumentSums, TokenizedDocument, TokenScores, add_up
 from stemmatics.lm.windows import Cutter
@@ -95,7 +95,7 @@ def _run(
 ) -> Iterator[DocumentSums]:
     held_positions = LOOKAHEAD_BATCHES * engine.token_budget
     for rows in look_ahead(engine.rows(documents), held_positions):
-        for batch in make_batches(rows, engine.token_budget):
+        for batch in engine.batches(rows):
             engine.score(batch)
         yield from _finished(engine, token_sink, frequencies_V)
     # Empty documents at the end have no windows and so no batch.

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Elements of one block of logits: few enough to stay in a CPU's cache between the passes over it.
-CPU_BLOCK_ELEMENTS = 1 << 22
+# Elements of one block of logits, and its ids: on a CPU few enough to stay in its cache between passes.
+CPU_BLOCK_ELEMENTS = 1 << 20
+CPU_BLOCK_IDS = 1024
 GPU_BLOCK_ELEMENTS = 1 << 26
-BLOCK_IDS = 4096
+GPU_BLOCK_IDS = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,13 +160,15 @@ class LinearHead:
         """
         device = self.weight.device
         hidden_ND, target_N = hidden_ND.to(device), target_N.to(device)
-        elements = CPU_BLOCK_ELEMENTS if device.type == "cpu" else GPU_BLOCK_ELEMENTS
+        on_cpu = device.type == "cpu"
+        elements = CPU_BLOCK_ELEMENTS if on_cpu else GPU_BLOCK_ELEMENTS
+        block_ids = min(CPU_BLOCK_IDS if on_cpu else GPU_BLOCK_IDS, elements)
         dtype = torch.promote_types(self.weight.dtype, torch.float32)
         buffer = hidden_ND.new_empty(elements, dtype=self.weight.dtype)
         pieces = []
-        for first, size in _split(len(hidden_ND), max(1, elements // min(BLOCK_IDS, self.num_ids))):
+        for first, size in _split(len(hidden_ND), max(1, elements // min(block_ids, self.num_ids))):
             running = RunningScores(target_N[first : first + size], dtype, support_V, want)
-            for first_id, num_ids in _split(self.num_ids, min(BLOCK_IDS, elements)):
+            for first_id, num_ids in _split(self.num_ids, block_ids):
                 running.add(
                     first_id, self._logits(hidden_ND[first : first + size], first_id, num_ids, buffer)
                 )
@@ -206,6 +209,6 @@ def score_logits(
     """As `LinearHead.score`, from a model's own logits."""
     dtype = torch.promote_types(logits_NV.dtype, torch.float32)
     running = RunningScores(target_N.to(logits_NV.device), dtype, support_V, want)
-    for first_id, num_ids in _split(logits_NV.shape[1], BLOCK_IDS):
+    for first_id, num_ids in _split(logits_NV.shape[1], GPU_BLOCK_IDS):
         running.add(first_id, logits_NV[:, first_id : first_id + num_ids].to(dtype, copy=True))
     return running.result()

@@ -221,7 +221,7 @@ def _padded_pass(
     sums = []
     started = time.perf_counter()
     for document in documents:
-        engine.score(list(engine.rows([_longer(document, num_pads), document])))
+        engine.score([list(engine.rows([_longer(document, num_pads), document]))])
         engine.pending.popleft()
         sums.append(add_up(engine.pending.popleft().scores()))
     return sums, 2 * _rate(sums, started)
