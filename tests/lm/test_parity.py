@@ -5,8 +5,12 @@ from __future__ import annotations
 import pytest
 import torch
 from tests.lm.architectures import ARCHITECTURES, CONTEXT, VOCABULARY, Architecture
-from tests.lm.parity import compare
+from tests.lm.oracles import as_document, sums_of
+from tests.lm.parity import compare, own_sum, texts
+from tests.lm.tiny_checkpoints import make_tokenizer
 
+from stemmatics.core.numerics import Numerics
+from stemmatics.lm.checkpoint import load
 from stemmatics.lm.discover import discover_head
 
 CASES = [(entry, attention) for entry in ARCHITECTURES for attention in entry.attentions]
@@ -32,6 +36,29 @@ def test_sums_equal_the_models_own_logits(entry: Architecture, attention: str):
     assert parity.mixed <= 1
     assert parity.right <= 1
     assert parity.left <= 1
+
+
+@pytest.mark.parametrize(
+    ("name", "attention"),
+    [
+        # soft-capped attention logits have no sdpa; eager adds falcon's alibi twice in transformers 5.24
+        ("gemma2_capped", "eager"),
+        ("falcon_alibi", "sdpa"),
+        ("llama", "sdpa"),
+    ],
+)
+def test_auto_takes_the_attention_that_is_right(name: str, attention: str, tmp_path):
+    entry = next(entry for entry in ARCHITECTURES if entry.name == name)
+    made = entry.build(attention)
+    made.save_pretrained(tmp_path)
+    make_tokenizer().save_pretrained(tmp_path)
+    loaded = load(str(tmp_path), Numerics(device="cpu"))
+    assert loaded.model.config._attn_implementation == attention
+    ids = texts()
+    sums = sums_of(loaded.model, [as_document(i, one) for i, one in enumerate(ids)], context_length=CONTEXT)
+    assert [row.nll_sum for row in sums] == pytest.approx(
+        [own_sum(made, one) for one in ids], abs=1e-4, rel=1e-6
+    )
 
 
 @pytest.mark.parametrize(
