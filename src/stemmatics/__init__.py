@@ -1,6 +1,6 @@
 """stemmatics: what did training change in a language model, and how sure can one be?
 
-``score``, ``compare``, ``load_run`` and ``verify`` mirror the commands of the same names.
+``score``, ``compare``, ``analyse``, ``load_run`` and ``verify`` mirror the commands of the same names.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "compare", "load_run", "run", "score", "verify"]
+__all__ = ["__version__", "analyse", "compare", "load_run", "run", "score", "verify"]
 
 _WHERE = {
+    "analyse": "stemmatics.study.analyse",
     "score": "stemmatics.study.score",
     "compare": "stemmatics.study.api",
     "run": "stemmatics.study.api",

@@ -70,7 +70,10 @@ def in_a_new_process(code, *args):
 
 
 def test_runs_are_read_without_torch_and_scoring_says_what_to_type(run_copy, tiny, tmp_path):
+    sums = tmp_path / "sums.csv"
+    sums.write_text("doc_id,num_tokens,old_none,new_none,old_b,new_b\na,9,8,9,8,9\nb,9,8,10,8,9\n")
     commands = [
+        ["analyse", "prior", str(sums)],
         ["verify", str(run_copy)],
         ["show", str(run_copy), "scores"],
         ["export", str(run_copy), "--out", str(tmp_path / "out")],
@@ -81,7 +84,7 @@ def test_runs_are_read_without_torch_and_scoring_says_what_to_type(run_copy, tin
         ["check", str(tiny / "base")],
     ]
     results = in_a_new_process(READING.format(heavy=HEAVY), json.dumps(commands))
-    for name in ("verify", "show", "export", "report", "status"):
+    for name in ("verify", "show", "export", "report", "status", "analyse"):
         code, out, err = results[name]
         assert code == 0, (name, err)
         assert out, name

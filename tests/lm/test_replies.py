@@ -1,7 +1,6 @@
 import sys
 
 import pytest
-from labelled_replies import ANSWERS, EMPTY, LATER_ANSWERS, LATER_REFUSALS, REFUSALS
 
 from stemmatics.lm.replies import (
     ReplyKind,
@@ -11,6 +10,7 @@ from stemmatics.lm.replies import (
     matches_exactly,
     normalise_answer,
 )
+from stemmatics.presets.labelled_replies import ANSWERS, EMPTY, LATER_ANSWERS, LATER_REFUSALS, REFUSALS
 
 
 def rates(labelled):

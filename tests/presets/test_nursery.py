@@ -188,7 +188,7 @@ def test_the_preset_is_a_stemma_whose_corpora_can_be_read(scale):
     for corpus in stemma.corpora.values():
         assert corpus.params["seed"] == 3
         assert next(iter(nursery_records(**corpus.params)))
-    fields = {"pretrain": "text", "cpt": "text", "sft": "messages", "dpo": "chosen"}
+    fields = {"pretrain": "text", "cpt": "text", "sft": "messages", "dpo": "chosen", "recovery": "text"}
     for stage in stemma.stages.values():
         if (name := corpus_of(stage)) is not None:
             assert fields[stage.kind] in next(iter(nursery_records(**stemma.corpora[name].params)))
@@ -209,7 +209,7 @@ def test_all_recoveries_are_one_recipe():
     stages = [stage for stage in nursery().stages.values() if stage.regime == "recovery"]
     assert len({stage.recipe for stage in stages}) == 1
     recipe = stages[0].recipe
-    assert (recipe.steps, recipe.batch_size * recipe.max_length, recipe.lora.rank) == (64, 1024, 16)
+    assert (recipe.updates, recipe.update_tokens, recipe.lora.rank) == (64, 1024, 16)
 
 
 def test_an_unknown_scale_is_named():
@@ -222,6 +222,8 @@ def test_the_budget_of_tokens_holds():
     total = 0
     for name, stage in stemma.stages.items():
         # A resumed stage counts the steps of the stage before it too.
-        if stage.kind != "alter" and not name.endswith("-early"):
+        if stage.kind == "recovery":
+            total += stage.recipe.updates * stage.recipe.update_tokens
+        elif stage.kind != "alter" and not name.endswith("-early"):
             total += stage.recipe.steps * stage.recipe.batch_size * stage.recipe.max_length
     assert total <= 1_600_000

@@ -196,7 +196,9 @@ def test_weights_that_are_not_finite_fail_and_say_so(tiny, tmp_path, stemma_comm
     )
     assert ran.code == 1
     failures = ran.json()["failures"]
-    assert set(failures) == {"score descendant on text", "reference descendant on text"}
+    waited = failures.pop("prior_floor base damaged as descendant on text")
+    assert "it needs 'descendant on text' (prior), which failed" in waited
+    assert set(failures) == {f"{probe} descendant on text" for probe in ("score", "reference", "prior")}
     assert all("is not finite" in reason for reason in failures.values())
     assert any("base" in name for name in estimates(root))
 
@@ -271,7 +273,15 @@ def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, m
     shutil.copy(tiny / "other" / "model.safetensors", model / "model.safetensors")
     made.clear()
     assert stemma_command(*words).code == 0
-    assert sorted(made) == ["reference descendant on text", "score descendant on text", "weights descendant"]
+    assert sorted(made) == [
+        # the support of a correction is the pair's, so that the base's fit is another one too
+        "prior base on text",
+        "prior descendant on text",
+        "prior_floor base damaged as descendant on text",
+        "reference descendant on text",
+        "score descendant on text",
+        "weights descendant",
+    ]
     stemma_command("prune", tmp_path / "run")
     second = sums(tmp_path / "run")
     name = ("score", "descendant on text", 0)

@@ -129,7 +129,7 @@ def estimate_changed(forger):
         row = table["quantity"].to_pylist().index("loss.delta.byte")
         return with_cell(table, "value", row, lambda value: value - 0.5)
 
-    forger.rewrite("estimates", forger.fact("estimate"), change)
+    forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
     return ["estimate loss.delta.byte/", "the sums give"]
 
 
@@ -138,7 +138,7 @@ def estimate_that_nobody_prints_changed(forger):
         row = table["quantity"].to_pylist().index("loss.count")
         return with_cell(table, "note", row, lambda _: "as expected")
 
-    forger.rewrite("estimates", forger.fact("estimate"), change)
+    forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
     return ["estimate loss.count/", "note"]
 
 
@@ -147,12 +147,14 @@ def estimate_added(forger):
         extra = with_cell(table.slice(0, 1), "id", 0, lambda _: "loss.invented/x=y")
         return pa.concat_tables([table, extra])
 
-    forger.rewrite("estimates", forger.fact("estimate"), change)
+    forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
     return ["estimate loss.invented/x=y", "does not follow"]
 
 
 def claim_changed(forger):
-    forger.rewrite("claims", forger.fact("estimate"), lambda t: with_cell(t, "text", 0, lambda _: "0.0001"))
+    forger.rewrite(
+        "claims", forger.fact("estimate", "loss"), lambda t: with_cell(t, "text", 0, lambda _: "0.0001")
+    )
     return ["claim ", "'0.0001'"]
 
 
@@ -160,12 +162,12 @@ def claim_added(forger):
     def change(table):
         return pa.concat_tables([table, with_cell(table.slice(0, 1), "id", 0, lambda _: "extra#value")])
 
-    forger.rewrite("claims", forger.fact("estimate"), change)
+    forger.rewrite("claims", forger.fact("estimate", "loss"), change)
     return ["claim extra#value"]
 
 
 def claim_removed(forger):
-    forger.rewrite("claims", forger.fact("estimate"), lambda table: table.slice(1))
+    forger.rewrite("claims", forger.fact("estimate", "loss"), lambda table: table.slice(1))
     return ["claim ", "printed None"]
 
 
@@ -354,7 +356,7 @@ def record_missing_and_digest_mended(forger):
 
 
 def record_of_estimates_missing(forger):
-    forger.record_path(forger.fact("estimate")).unlink()
+    forger.record_path(forger.fact("estimate", "loss")).unlink()
     return ["estimates of loss", "missing from the run"]
 
 
@@ -368,7 +370,7 @@ def record_describes_another_fact(forger):
 
 
 def record_of_estimates_describes_another(forger):
-    key = forger.fact("estimate")
+    key = forger.fact("estimate", "loss")
     record = json.loads(forger.record_path(key).read_text())
     record["params"]["seed"] = 5
     forger.record_path(key).write_text(json.dumps(record))
@@ -424,7 +426,7 @@ def another_seed(forger):
 
 def another_setting(forger):
     stemma = forger.manifest["stemma"]
-    stemma["measures"] = {"loss": {"movers": 3}}
+    stemma["measures"] = {**stemma["measures"], "loss": {"movers": 3}}
     forger.write_manifest(stemma=stemma)
     return ["made from other facts"]
 

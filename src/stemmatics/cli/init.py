@@ -13,7 +13,9 @@ from stemmatics.core.errors import UserError
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write stemma.yaml.")] = Path(),
-    preset: Annotated[str, typer.Option(help="nursery, smollm2, olmo2, pythia or qwen2.5.")] = "nursery",
+    preset: Annotated[
+        str, typer.Option(help="nursery, ladder, recovery, depth, smollm2, olmo2, pythia, qwen2.5.")
+    ] = "nursery",
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Write a commented stemma.yaml that runs as it is."""

@@ -50,11 +50,42 @@ def export(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
     out: Annotated[Path, typer.Option(help="Folder to write to.")] = Path("export"),
     form: Annotated[str, typer.Option("--format", help="csv, parquet or json.")] = "csv",
+    registry: Annotated[
+        Path | None,
+        typer.Option(help="Write the run's calibrated pairs alone, for others to import (.jsonl)."),
+    ] = None,
+    correction: Annotated[
+        list[str] | None,
+        typer.Option(metavar="DESCENDANT", help="Write its fitted correction alone; may be given again."),
+    ] = None,
+    kind: Annotated[str, typer.Option("--as", help="A correction as transformers, vllm or checkpoint.")] = (
+        "transformers"
+    ),
+    arm: Annotated[str, typer.Option(help="Which correction: joint, bias, temperature, ...")] = "joint",
+    corpus: Annotated[str | None, typer.Option(help="Fitted on which corpus (default: the first).")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Write every table of sums and estimates as CSV, Parquet or JSON. No text is in them."""
     from stemmatics.study.tables import export_tables
 
+    if correction:
+        from stemmatics.study.corrections import export_correction
+
+        written = [
+            export_correction(run_folder, name, out, kind, arm=arm, corpus=corpus) for name in correction
+        ]
+        _print_paths([path for paths in written for path in paths], as_json=as_json)
+        return 0
+
+    if registry is not None:
+        from stemmatics.study.registry import write_registry
+
+        count = write_registry(run_folder, registry)
+        if as_json:
+            print_json({"files": [str(registry)], "pairs": count})
+        else:
+            print(f"{registry}: {count} calibrated pairs")
+        return 0
     if form not in FORMATS:
         raise UserError(
             f"there is no format {form!r}",
@@ -62,13 +93,16 @@ def export(
             f"Choose {', '.join(FORMATS)}",
             code=2,
         )
-    paths = export_tables(run_folder, out, form)
+    _print_paths(export_tables(run_folder, out, form), as_json=as_json)
+    return 0
+
+
+def _print_paths(paths: list[Path], *, as_json: bool) -> None:
     if as_json:
         print_json({"files": [str(path) for path in paths]})
     else:
         for path in paths:
             print(path)
-    return 0
 
 
 def register(app: typer.Typer) -> None:

@@ -42,9 +42,24 @@ def root(
 
 def _register() -> None:
     """Import the command files; each only parses, calls and prints."""
-    from stemmatics.cli import check, demo, init, look, maintain, report, run, score, verify
+    if app.registered_commands:
+        return  # main is called again in one process; registering anew would slow each call down
+    from stemmatics.cli import (
+        analyse,
+        check,
+        demo,
+        floor,
+        init,
+        ladder,
+        look,
+        maintain,
+        report,
+        run,
+        score,
+        verify,
+    )
 
-    for module in (demo, init, check, score, run, look, maintain, verify, report):
+    for module in (demo, init, check, score, run, ladder, look, maintain, analyse, floor, verify, report):
         module.register(app)
 
 

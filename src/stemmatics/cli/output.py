@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -30,6 +31,29 @@ def _finite(value: Any) -> Any:
     return value
 
 
+class Left:
+    """What a whole run still has to do: tokens, and the time that they take at the speed so far."""
+
+    def __init__(self, costs: Mapping[str, tuple[float, float]]) -> None:
+        self._costs = dict(costs)
+        self._done = 0.0
+        self._started = time.monotonic()
+
+    def done(self, key: str) -> None:
+        """A fact is no longer left."""
+        _, flops = self._costs.pop(key, (0.0, 0.0))
+        self._done += flops
+
+    def text(self) -> str:
+        """Tokens left and, once something has been reckoned, time left."""
+        tokens, flops = (sum(cost[place] for cost in self._costs.values()) for place in (0, 1))
+        said = f"{tokens / 1e6:.2f} Mtokens left"
+        if not self._done:
+            return said
+        minutes = (time.monotonic() - self._started) * flops / self._done / 60
+        return f"{said}, about {minutes:.1f} min"
+
+
 class Watcher:
     """Listens to events and shows what is running, how far it is and how long it will take."""
 
@@ -38,13 +62,16 @@ class Watcher:
         self._tasks: dict[str, TaskID] = {}
         self._overall: TaskID | None = None
         self._num_facts = 0
+        self._left = Left({})
         self.seconds: list[tuple[str, str, float]] = []
 
     def __call__(self, event: Mapping[str, Any]) -> None:
         """One event from a probe or from the scheduler."""
         if "plan" in event:
             self._num_facts = total = len(event["plan"])
-            self._overall = self._progress.add_task("all", total=total, unit="facts") if total else None
+            self._left = Left({row["key"]: (row["num_tokens"], row["flops"]) for row in event["plan"]})
+            unit = f"facts, {self._left.text()}"
+            self._overall = self._progress.add_task("all", total=total, unit=unit) if total else None
         elif "seconds" in event:
             self._finish(event)
         elif event.get("kind") in {"warning", "out_of_memory"}:
@@ -61,11 +88,14 @@ class Watcher:
         self.seconds.append((event["probe"], event["label"], event["seconds"]))
         if event["key"] in self._tasks:
             self._progress.remove_task(self._tasks.pop(event["key"]))
+        self._left.done(event["key"])
         if self._overall is not None:
             self._progress.advance(self._overall)
+            self._progress.update(self._overall, unit=f"facts, {self._left.text()}")
         if not self._progress.console.is_terminal:
             place = f"[{len(self.seconds)}/{self._num_facts}]"
-            line = f"{place} {event['probe']} {event['label']} {event['seconds']:.1f} s"
+            spent = f"{event['seconds']:.1f} s; {self._left.text()}"
+            line = f"{place} {event['probe']} {event['label']} {spent}"
             self._progress.console.print(line, highlight=False, markup=False)
 
     def _move(self, event: Mapping[str, Any]) -> None:

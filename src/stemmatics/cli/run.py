@@ -33,7 +33,9 @@ def run(
         if plan:
             from stemmatics.cli.plan import print_plan
 
-            _, _, made = study.prepare(stemma, root, only=measures, tree=tree, on_step=watcher.step)
+            _, _, made = study.prepare(
+                stemma, root, only=measures, tree=tree, on_step=watcher.step, planning=True
+            )
             return print_plan(made, as_json=as_json)
         outcome = study.run(
             stemma,

@@ -91,6 +91,14 @@ def compare(
     descendant: Annotated[str, typer.Argument(metavar="DESCENDANT")],
     text: Annotated[list[str], typer.Option(help="Files, folders, Hub datasets; may be given again.")],
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/compare"),
+    recover: Annotated[
+        bool, typer.Option("--recover", help="Also fine-tune both alike: what is left of the difference?")
+    ] = False,
+    recipe: Annotated[str, typer.Option(help="With --recover: S1, small or nano.")] = "small",
+    pool: Annotated[
+        list[str] | None,
+        typer.Option(help="With --recover: what the fine-tune reads (default: Python's own reference)."),
+    ] = None,
     field: opt.Field = "text",
     register: opt.Register = None,
     windows: opt.Rule = "tokens",
@@ -107,7 +115,7 @@ def compare(
     allow_pickle: opt.AllowPickle = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
-    """One pair, no config file: loss, where it went, a report."""
+    """One pair, no config file: loss, where it went, recovery where it is asked for, a report."""
     from stemmatics.cli.run import show_outcome
     from stemmatics.study import run as study
     from stemmatics.study.compare import pair_stemma
@@ -121,6 +129,8 @@ def compare(
         scoring=opt.scoring_of(windows, window, stride, prefix, max_doc_tokens),
         numerics=opt.numerics_of(device, dtype, attention, batch_tokens, threads),
         allow={"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
+        recover=recipe if recover else None,
+        pool=pool or [],
     )
     with watching() as watcher:
         outcome = study.run(stemma, out, on_event=watcher, on_step=watcher.step)

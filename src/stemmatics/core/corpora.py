@@ -16,6 +16,13 @@ class Render(Strict):
     role: str = "assistant"
 
 
+class Expected(Strict):
+    """The size of a text that is not at hand yet, for a plan: records and their UTF-8 bytes."""
+
+    documents: int = Field(ge=1)
+    bytes: int = Field(ge=1)
+
+
 class Corpus(Strict):
     """Documents from exactly one of ``path``, ``dataset`` (Hub) or ``generator``.
 
@@ -38,6 +45,7 @@ class Corpus(Strict):
     render: Render | None = None
     role: str = Field(default="text", pattern="^(text|data)$")
     eval_share: float = Field(default=1.0, ge=0, le=1)
+    expected: Expected | None = None
 
     @field_validator("path", mode="before")
     @classmethod

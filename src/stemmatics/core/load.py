@@ -105,7 +105,7 @@ def _explain(
 
 
 def _is_tag(tree: Any, part: Any) -> bool:
-    return part in {"pretrain", "cpt", "sft", "dpo", "alter"} and not _holds(tree, part)
+    return part in {"pretrain", "cpt", "sft", "dpo", "grpo", "alter", "recovery"} and not _holds(tree, part)
 
 
 def _holds(node: Any, key: Any) -> bool:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from stemmatics.core.keys import key_of
+from stemmatics.core.recipes import RECIPES
 
 Regime = Literal["base", "sft", "dpo", "rlvr", "cpt", "distill", "anneal", "merge", "recovery", "altered"]
 
@@ -50,6 +53,48 @@ class Recipe(Strict):
     lora: Lora | None = None
 
 
+class RecoveryRecipe(Strict):
+    """The fine-tune that every arm of a recovery goes through; a name stands for one of ``RECIPES``.
+
+    ``updates`` updates of ``update_tokens`` text tokens each, from the pool's documents in their
+    order, in rows of up to ``max_length`` positions of one document each.
+    """
+
+    updates: int = Field(ge=1)
+    update_tokens: int = Field(ge=8)
+    max_length: int = Field(ge=8)
+    learning_rate: float = Field(gt=0)
+    schedule: Literal["constant", "linear", "cosine"] = "cosine"
+    warmup: float = Field(default=0.05, ge=0, lt=1)
+    weight_decay: float = Field(default=0.0, ge=0)
+    lora: Lora = Lora()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        if isinstance(value, str):
+            if value not in RECIPES:
+                message = f"no recipe is called {value!r}; there are {', '.join(RECIPES)}"
+                raise ValueError(message)
+            return dict(RECIPES[value])
+        return value
+
+    def hash(self, pool_sha256: str) -> str:
+        """64 hex digits: the settings and the pool's documents in their order.
+
+        Arms compare only under one hash. Seeds and precision are not in it: their effect is the
+        run noise, which is measured.
+        """
+        return key_of({"recipe": self.model_dump(mode="json"), "pool": pool_sha256})
+
+
+def recipe_name(recipe: RecoveryRecipe) -> str:
+    """The name under which a recipe is known, else ``own``."""
+    plain = recipe.model_dump()
+    known = {name: RecoveryRecipe.model_validate(dict(given)).model_dump() for name, given in RECIPES.items()}
+    return next((name for name, other in known.items() if other == plain), "own")
+
+
 class Architecture(Strict):
     """A small model made from nothing. ``kind`` is a transformers model type."""
 
@@ -65,6 +110,16 @@ class _Stage(Lineage):
     init: str = Field(description="the checkpoint to start from")
 
 
+class _Branch(_Stage):
+    """Without ``run`` a stage draws a seed of its own.
+
+    Stages of one ``run`` share their seed: same order, same draws. Branches declared so differ in
+    nothing but what they start from and what they read.
+    """
+
+    run: int | None = Field(default=None, ge=0)
+
+
 class Pretrain(Lineage):
     """Tokenizer and model from nothing; or, with ``resumes``, the rest of a pretraining stopped early."""
 
@@ -75,7 +130,7 @@ class Pretrain(Lineage):
     recipe: Recipe = Recipe()
 
 
-class ContinuedPretraining(_Stage):
+class ContinuedPretraining(_Branch):
     """Next-token training on documents: a cpt window, or with ``lora`` a recovery fine-tune."""
 
     kind: Literal["cpt"]
@@ -83,21 +138,56 @@ class ContinuedPretraining(_Stage):
     recipe: Recipe = Recipe()
 
 
-class Sft(_Stage):
-    """Supervised fine-tuning on ``messages``; only the replies are supervised."""
+class Sft(_Branch):
+    """Supervised fine-tuning on ``messages``; only the replies are supervised.
+
+    ``chat_template`` is the Jinja template that the checkpoint gets; without it, it keeps its own.
+    """
 
     kind: Literal["sft"]
     corpus: str
+    chat_template: str | None = None
     recipe: Recipe = Recipe()
 
 
-class Dpo(_Stage):
+class Dpo(_Branch):
     """Direct preference optimisation on ``prompt``, ``chosen``, ``rejected``; the reference is ``init``."""
 
     kind: Literal["dpo"]
     corpus: str
     beta: float = Field(default=0.1, gt=0)
     recipe: Recipe = Recipe()
+
+
+class Grpo(_Branch):
+    """Group relative policy optimisation on items whose replies a rule can check.
+
+    A record has ``prompt`` or ``messages``, and ``accepted`` answers, ``instructions`` or both; a
+    reply is rewarded with 1 where it meets all of them, else 0. ``recipe.batch_size`` counts replies
+    a step, ``recipe.max_length`` prompt and reply together. How the loss is averaged over tokens
+    (``loss_type``) and by what a reward is divided (``scale_rewards``) are TRL's names for it; they
+    change the result and have no default. ``beta`` weighs the divergence from ``init``.
+    """
+
+    kind: Literal["grpo"]
+    corpus: str
+    loss_type: Literal["grpo", "bnpo", "dr_grpo", "dapo"]
+    scale_rewards: Literal["group", "batch", "none"]
+    num_generations: int = Field(default=4, ge=2, description="replies to each prompt")
+    max_new_tokens: int = Field(default=32, ge=1)
+    temperature: float = Field(default=1.0, gt=0)
+    beta: float = Field(default=0.0, ge=0)
+    recipe: Recipe = Recipe()
+
+    @model_validator(mode="after")
+    def _whole_groups(self) -> Grpo:
+        if self.recipe.batch_size % self.num_generations:
+            message = (
+                f"batch_size {self.recipe.batch_size} is no multiple of num_generations "
+                f"{self.num_generations}; a reward is compared within its prompt's group"
+            )
+            raise ValueError(message)
+        return self
 
 
 class Alter(_Stage):
@@ -113,7 +203,21 @@ class Alter(_Stage):
     scale: float = Field(gt=0)
 
 
-Stage = Annotated[Pretrain | ContinuedPretraining | Sft | Dpo | Alter, Field(discriminator="kind")]
+class Recovery(_Stage):
+    """An arm of the recovery measure as a checkpoint of its own: low-rank adapters on ``init``.
+
+    ``run`` counts repeats with other seeds. All arms of a run share its seed.
+    """
+
+    kind: Literal["recovery"]
+    corpus: str
+    recipe: RecoveryRecipe
+    run: int = Field(default=0, ge=0)
+
+
+Stage = Annotated[
+    Pretrain | ContinuedPretraining | Sft | Dpo | Grpo | Alter | Recovery, Field(discriminator="kind")
+]
 
 
 def parents(stage: Stage) -> list[str]:

@@ -11,7 +11,7 @@ from pydantic_core import PydanticCustomError
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
-from stemmatics.core.stages import Lineage, Pretrain, Stage, Strict, corpus_of, parents
+from stemmatics.core.stages import ContinuedPretraining, Lineage, Pretrain, Stage, Strict, corpus_of, parents
 
 SCHEMA_VERSION = 1
 
@@ -35,6 +35,7 @@ class Source(Lineage):
     revision: str | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
+    num_parameters: int | None = Field(default=None, ge=1, description="for a plan, where it is not at hand")
 
     @property
     def spec(self) -> str:
@@ -119,6 +120,20 @@ class Stemma(Strict):
             return declared
         above = self.parent(name)
         return name if above is None else self.family(above)
+
+    def trained_last(self, name: str) -> str | None:
+        """What the last window of pretraining was: declared, or the corpus of the last stage on plain text.
+
+        Post-training leaves it as it was. None where nothing is known of the root.
+        """
+        declared = self.lineage(name).trained_last
+        if declared is not None:
+            return declared
+        stage = self.stages.get(name)
+        if isinstance(stage, Pretrain | ContinuedPretraining):
+            return stage.corpus
+        above = parents(stage)[:1] if stage is not None else [self.lineage(name).base]
+        return self.trained_last(above[0]) if above and above[0] is not None else None
 
     def pairs(self) -> list[tuple[str, str]]:
         """Base and descendant, for every checkpoint with a ``base`` (declared order)."""

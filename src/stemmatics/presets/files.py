@@ -16,7 +16,7 @@ _HEADERS = {
     "name": "the run goes to runs/NAME",
     "seed": "everything drawn follows from it",
     "checkpoints": "what exists: org/name[@revision], a folder, file.gguf or BASE+ADAPTER",
-    "stages": "what is to be made here: pretrain, cpt, sft, dpo, alter",
+    "stages": "what is to be made here: pretrain, cpt, sft, dpo, grpo, alter",
     "corpora": "texts that are scored (role: text) and material for stages (role: data)",
     "scoring": "windows, prefix and support: what two losses must share to be comparable",
     "numerics": "device, dtype, attention, workers",
@@ -30,15 +30,28 @@ def preset(name: str, *, scale: str = "demo", on_step: Callable[[str], None] = l
         from stemmatics.presets.nursery import nursery
 
         return nursery(scale)  # type: ignore[arg-type]  # it refuses other scales itself
+    if name == "recovery":
+        from stemmatics.presets.recipes import released
+
+        return released()
+    if name == "ladder":
+        from stemmatics.presets.nursery.ladder import ladder
+
+        return ladder()
     if name == "smollm2-demo":
         from stemmatics.presets.smollm2 import demo
 
         return demo(on_step=on_step)
-    from stemmatics.presets import families
+    if name in ("depth", "depth-smollm2"):
+        from stemmatics.presets.nursery.depth_experiment import experiment
 
-    if name in families.PRESETS:
-        return families.PRESETS[name]()
-    known = ", ".join(["nursery", *families.PRESETS])
+        return experiment(None if name == "depth" else "HuggingFaceTB/SmolLM2-135M-Instruct")
+    from stemmatics.presets import families, imprint
+
+    others = {**imprint.PRESETS, **families.PRESETS}
+    if name in others:
+        return others[name]()
+    known = ", ".join(["nursery", "ladder", "recovery", "depth", "depth-smollm2", *others])
     raise UserError(
         f"there is no preset {name!r}", "presets are named after families", f"Choose {known}", code=2
     )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from typing import Any
 
 import torch
 
@@ -12,8 +14,9 @@ from stemmatics.lm.pin import Pin, pin
 from stemmatics.probe.base import Cost
 from stemmatics.probe.sources import spec_of
 
-# operations a parameter and token: a multiplication and an addition forward, twice that backward
-FORWARD, TRAINING = 2, 6
+# operations a parameter and token: a multiplication and an addition forward, twice that backward,
+# once where the parameter is frozen
+FORWARD, RECOVERY, TRAINING = 2, 4, 6
 _BYTES_PER_TOKEN = 4
 _FLOAT = 4
 # weights, gradients and Adam's two moments
@@ -27,6 +30,8 @@ def num_tokens(corpus: Fact) -> int:
 
 def num_parameters(checkpoint: Fact) -> int:
     """Parameters of a checkpoint, made or given; a model to be pretrained is counted by its shape."""
+    if checkpoint.probe == "weights" and checkpoint.where.get("num_parameters"):
+        return int(checkpoint.where["num_parameters"])
     if checkpoint.probe == "weights":
         return _declared(spec_of(checkpoint), trust=bool(checkpoint.where.get("trust_remote_code")))
     shape = checkpoint.params.get("architecture")
@@ -57,16 +62,29 @@ def training_cost(fact: Fact) -> Cost:
     """A stage: its recipe's tokens forward and backward, and its checkpoint on disk."""
     size = num_parameters(fact)
     recipe = fact.params.get("recipe")
+    if fact.params["kind"] == "recovery":
+        return _recovery_cost(recipe, size)
     if recipe is None:
         return Cost(memory_bytes=size * _FLOAT, disk_bytes=size * _FLOAT)
     steps = recipe["stop_at"] or recipe["steps"]
     tokens = int(steps * recipe["batch_size"] * recipe["max_length"])
     memory = size * _FLOAT * _TRAINING_COPIES
-    return Cost(tokens, float(TRAINING) * size * tokens, memory, size * _FLOAT)
+    # what is rewarded has been written before
+    flops = TRAINING + (FORWARD if fact.params["kind"] == "grpo" else 0)
+    return Cost(tokens, float(flops) * size * tokens, memory, size * _FLOAT)
+
+
+def _recovery_cost(recipe: Mapping[str, Any], size: int) -> Cost:
+    """Backward through frozen weights: no gradient of theirs. The adapter's own size is its bound on disk."""
+    tokens = int(recipe["updates"] * recipe["update_tokens"])
+    return Cost(tokens, float(RECOVERY) * size * tokens, size * _FLOAT, size * _FLOAT)
 
 
 def weights_cost(fact: Fact) -> Cost:
     """What has to be downloaded: a Hub model that is not in the local cache, at its own precision."""
+    if fact.params.get("planned"):
+        # its precision is not known: no release is wider
+        return Cost(download_bytes=num_parameters(fact) * _FLOAT)
     found = pin(spec_of(fact))
     if found.kind != "hub" or _is_cached(found):
         return Cost()

@@ -11,6 +11,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.generate import encode_prompt, generate
+from stemmatics.lm.instructions import follows
 from stemmatics.lm.replies import ReplyKind, answers_first, classify_reply
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
@@ -20,7 +21,10 @@ from stemmatics.store.schema import SCHEMAS
 
 
 class Replies:
-    """Items are records with ``prompt`` or ``messages``, ``category`` and ``accepted`` answers."""
+    """Items are records with ``prompt`` or ``messages``, ``category``, ``accepted`` or ``instructions``.
+
+    Right is a reply that gives an accepted answer and follows all instructions, and is no refusal.
+    """
 
     def group(self, fact: Fact) -> str:
         """One load a checkpoint."""
@@ -43,7 +47,7 @@ class Replies:
     def _ask(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())
         ids = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
-        prompts = [encode_prompt(tokenizer, _prompt(item, index)) for index, item in enumerate(items)]
+        prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
         rows = []
         replies = generate(
             loaded.model,
@@ -59,7 +63,10 @@ class Replies:
             item = items[reply.index]
             accepted = list(item.get("accepted") or [])
             kind = classify_reply(reply.text)
-            correct = kind is ReplyKind.ANSWER and bool(accepted) and answers_first(reply.text, accepted)
+            instructions = list(item.get("instructions") or [])
+            correct = kind is ReplyKind.ANSWER and bool(accepted or instructions)
+            correct = correct and (not accepted or answers_first(reply.text, accepted))
+            correct = correct and all(follows(reply.text, instructions))
             rows.append(
                 {
                     "index": reply.index,
@@ -74,7 +81,8 @@ class Replies:
         return pa.Table.from_pylist(rows, schema=SCHEMAS["items"])
 
 
-def _prompt(item: Mapping[str, Any], index: int) -> Any:
+def prompt_of(item: Mapping[str, Any], index: int) -> Any:
+    """What an item asks: its messages, else its plain prompt. Raises UserError where there is neither."""
     for name in ("messages", "prompt"):
         if item.get(name):
             return item[name]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from stemmatics.core.corpora import Corpus
@@ -10,8 +11,23 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.lm.checkpoint import Loaded, load, load_tokenizer
 from stemmatics.lm.corpus import Document, read, records
-from stemmatics.lm.pin import Pin, pin
+from stemmatics.lm.pin import CheckpointSpec, Pin, parse, pin
 from stemmatics.probe.base import Context
+
+
+def is_arm(fact: Fact) -> bool:
+    """Whether a checkpoint is a recovery fine-tune of another."""
+    return fact.probe == "train" and fact.params["kind"] == "recovery"
+
+
+def put_on(base: Pin, folder: Path) -> Pin:
+    """The pin of the adapter in ``folder`` on ``base``; of a whole checkpoint, the folder's own."""
+    if not (folder / "adapter_config.json").is_file():
+        return pin(str(folder))
+    spec = CheckpointSpec(
+        kind="adapter", name=str(folder), base=parse(base.source), adapter=parse(str(folder))
+    )
+    return pin(spec)
 
 
 def pin_of(fact: Fact, context: Context) -> Pin:
@@ -21,7 +37,7 @@ def pin_of(fact: Fact, context: Context) -> Pin:
     """
     if fact.probe != "weights":
         folder = context.made(fact)
-        found = pin(str(folder))
+        found = put_on(pin_of(fact.needs["init"], context), folder) if is_arm(fact) else pin(str(folder))
         expected = (context.cache.record(fact.key) or {}).get("pin")
         if found.key() != expected:
             raise UserError(
@@ -49,7 +65,8 @@ def spec_of(fact: Fact) -> str:
 def load_checkpoint(fact: Fact, context: Context) -> Loaded:
     """A checkpoint in memory."""
     allowed = {name: bool(fact.where.get(name)) for name in ("trust_remote_code", "allow_pickle")}
-    return load(pin_of(fact, context), context.numerics, **allowed)
+    # an arm's adapters are added to the weights: the same sums in less time
+    return load(pin_of(fact, context), context.numerics, merge_adapter=is_arm(fact), **allowed)
 
 
 def tokenizer_of(fact: Fact, context: Context) -> Any:

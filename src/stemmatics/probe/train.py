@@ -13,10 +13,12 @@ from pydantic import TypeAdapter
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Stage
 from stemmatics.lm.checkpoint import load, save
+from stemmatics.lm.model_card import write_card
 from stemmatics.lm.pin import Pin, pin
+from stemmatics.probe.adapters import arm_row, training_records, training_seed
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.costs import training_cost
-from stemmatics.probe.sources import pin_of, records_of
+from stemmatics.probe.sources import is_arm, pin_of, put_on
 from stemmatics.probe.weights import checkpoint_row
 from stemmatics.store.schema import SCHEMAS
 from stemmatics.train.stages import train_stage
@@ -41,11 +43,13 @@ class Train:
             record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
             if record is None:
                 record = _make(fact, context)
-            folder = context.made(fact)
-            found = pin(str(folder)).model_copy(update={"source": fact.label})
+            found = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
             rows = pa.Table.from_pylist(record["training"], schema=SCHEMAS["training"])
             row = checkpoint_row(found, num_parameters=record["num_parameters"])
-            yield Made(fact, {"checkpoints": row, "training": rows}, {"checkpoint": found.files})
+            tables = {"checkpoints": row, "training": rows}
+            if is_arm(fact):
+                tables["arms"] = arm_row(fact, record)
+            yield Made(fact, tables, {"checkpoint": found.files})
 
 
 def _make(fact: Fact, context: Context) -> dict[str, Any]:
@@ -58,24 +62,37 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
         out = scratch / "checkpoint"
         init = fact.needs.get("init")
         resumes = fact.needs.get("resumes")
+        start = None if init is None else _plain_folder(init, context, scratch)
         log = train_stage(
             stage,
-            init=None if init is None else _plain_folder(init, context, scratch),
-            records=records_of(fact.needs["corpus"]) if "corpus" in fact.needs else None,
+            init=start,
+            records=training_records(fact),
             out=out,
-            seed=fact.seed(context.seed),
+            seed=training_seed(fact, context.seed),
             numerics=context.numerics,
             resume_from=None if resumes is None else context.made(resumes),
             on_event=_progress(fact, context),
+            state=context.cache.root / "resuming" / fact.key,
+            merge=init is not None and pin_of(init, context).kind == "adapter",
         )
-        num_parameters = _num_parameters(out)
+        if not is_arm(fact):
+            write_card(
+                out,
+                fact.label,
+                made_from=next((need.label for role, need in fact.needs.items() if role != "corpus"), None),
+                how=str(fact.params["kind"]),
+                trained_last=fact.where.get("trained_last"),
+                recipe=fact.params,
+            )
         record = {
             "label": fact.label,
-            "num_parameters": num_parameters,
+            "num_parameters": _num_parameters(start if start is not None and is_arm(fact) else out),
+            "num_bytes": log.num_bytes,
+            "num_documents": log.num_documents,
             "training": [
                 {"step": row.step, "loss": row.loss, "num_tokens": row.num_tokens} for row in log.rows
             ],
-            "pin": dict(pin(str(out)).key()),
+            "pin": dict((pin(str(out)) if init is None else put_on(pin_of(init, context), out)).key()),
         }
         return context.cache.finish(fact.key, out, record)
 

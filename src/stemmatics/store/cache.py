@@ -89,7 +89,7 @@ class Cache:
     def clear(self) -> int:
         """Remove everything that is kept; returns the number of checkpoints removed."""
         entries = self.entries()
-        for name in ("checkpoints", "making"):
+        for name in ("checkpoints", "making", "resuming"):
             shutil.rmtree(self.root / name, ignore_errors=True)
         return len(entries)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from stemmatics.store.schema_measures import MEASURE_SCHEMAS
+
 SCHEMA_VERSION = 1
 
 _TEXT_LIST = pa.list_(pa.string())
@@ -126,4 +128,5 @@ SCHEMAS: dict[str, pa.Schema] = {
             ("topic", pa.string()),
         ]
     ),
+    **MEASURE_SCHEMAS,
 }

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from stemmatics.core.corpora import Corpus
+from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
-from stemmatics.core.scoring import Scoring
+from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 from stemmatics.study.score import sources_of
 
@@ -24,11 +25,23 @@ def pair_stemma(
     scoring: Scoring | None = None,
     numerics: Numerics | None = None,
     allow: Mapping[str, bool] | None = None,
+    recover: str | None = None,
+    pool: Sequence[str | Path] = (),
 ) -> Stemma:
-    """A stemma of two checkpoints on one corpus, asking for what can be said of any pair."""
+    """A stemma of two checkpoints on one corpus, asking for what can be said of any pair.
+
+    ``recover`` names the recipe of the recovery fine-tune, none for none; ``pool`` is what it reads
+    (the Python language reference where nothing is given, since it is on every machine).
+    """
     corpora: dict[str, Corpus] = {}
     for place, corpus in enumerate(sources_of(texts, source or {})):
-        corpora["text" if place == 0 else f"text-{place + 1}"] = corpus
+        # a correction is fitted on one half of the documents and scored on the other
+        halves = corpus.model_copy(update={"eval_share": 0.5})
+        corpora["text" if place == 0 else f"text-{place + 1}"] = halves
+    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": {}}
+    if recover is not None:
+        corpora["pool"] = _pool(pool, source or {})
+        measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}
     allowed = dict(allow or {})
     return Stemma(
         # a folder may be called anything
@@ -40,5 +53,27 @@ def pair_stemma(
         corpora=corpora,
         scoring=scoring or Scoring(),
         numerics=numerics or Numerics(),
-        measures={"loss": {}},
+        measures=measures,
     )
+
+
+def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:
+    """What the arms are fine-tuned on; one source, since a pool has one order."""
+    if not texts:
+        return Corpus(generator="python", params={"part": "training"}, role="data")
+    given = list(sources_of(texts, {"field": source.get("field", "text")}))
+    if len(given) > 1 and any(corpus.path is None for corpus in given):
+        raise UserError(
+            f"{len(given)} pools were given, a Hub dataset among them",
+            "a pool is read in one order",
+            "Give one data set, or files",
+            code=2,
+        )
+    paths = [path for corpus in given for path in corpus.path or []]
+    return given[0].model_copy(update={"role": "data", "path": paths or None})
+
+
+def _by_byte(scoring: Scoring) -> dict[str, Any]:
+    """The scoring that arms compare under: cut points in bytes, the first byte asked for."""
+    windows = scoring.windows if scoring.windows.rule == "bytes" else Windows(rule="bytes")
+    return scoring.model_copy(update={"windows": windows, "prefix": "always"}).model_dump(mode="json")

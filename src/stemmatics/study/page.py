@@ -115,7 +115,7 @@ def nodes_of(pinned: Pinned) -> list[Node]:
                 regime=regime,
                 family=stemma.family(name),
                 made_here=stage is not None,
-                note=lineage.trained_last or "",
+                note=stemma.trained_last(name) or "",
             )
         )
     return nodes

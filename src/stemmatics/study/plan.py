@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,11 +39,21 @@ def make_plan(facts: Iterable[Fact], ledger: Ledger, cache: Cache) -> Plan:
         if key in missing:
             missing |= {
                 need.key
-                for need in everything[key].needs.values()
+                for need in _read_by(everything[key])
                 if need.probe in CHECKPOINT_PROBES and cache.find(need.key) is None
             }
     ordered = {key: fact for key, fact in everything.items() if key in missing}
     return Plan(everything, ordered, failures)
+
+
+def _read_by(fact: Fact) -> Iterator[Fact]:
+    """What making a fact reads: its needs, and of an adapter also the checkpoint under it."""
+    for need in fact.needs.values():
+        yield need
+        below = need
+        while below.params.get("kind") == "recovery":
+            below = below.needs["init"]
+            yield below
 
 
 def grouped(facts: Sequence[Fact]) -> list[list[Fact]]:

@@ -23,7 +23,7 @@ from stemmatics.study.estimate import Answer, answer, store
 from stemmatics.study.execute import execute
 from stemmatics.study.page import content_of, failures_of, provenance_of
 from stemmatics.study.pins import pin_sources
-from stemmatics.study.plan import Plan, make_plan
+from stemmatics.study.plan import Plan, costs, make_plan
 from stemmatics.study.versions import hardware, versions
 
 
@@ -45,9 +45,13 @@ def prepare(
     only: Iterable[str] | None = None,
     tree: Any = None,
     on_step: Callable[[str], None] = lambda _what: None,
+    planning: bool = False,
 ) -> tuple[Pinned, list[Asked], Plan]:
-    """Everything up to running: what is asked and what is missing."""
-    pins = pin_sources(stemma, on_step)
+    """Everything up to running: what is asked and what is missing.
+
+    ``planning`` takes declared sizes for sources that can't be reached.
+    """
+    pins = pin_sources(stemma, on_step, planning=planning)
     pinned, asked = asked_of(stemma, pins, only=only, tree=tree)
     return pinned, asked, make_plan(all_facts(asked).values(), Ledger(root), Cache())
 
@@ -71,14 +75,8 @@ def run(
                 ledger.forget_failures()
             pinned, asked, plan = prepare(stemma, root, only=only, tree=tree, on_step=on_step)
             _write_manifest(ledger, pinned, asked, plan, [])
-            on_event(
-                {
-                    "plan": [
-                        {"key": fact.key, "probe": fact.probe, "label": fact.label}
-                        for fact in plan.missing.values()
-                    ]
-                }
-            )
+            shown = ("key", "probe", "label", "num_tokens", "flops")
+            on_event({"plan": [{name: row[name] for name in shown} for row in costs(plan)]})
             execute(plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event)
             return finish(ledger, pinned, asked, plan, on_step=on_step)
     except filelock.Timeout:

@@ -36,5 +36,7 @@ def status_of(root: Path) -> list[dict[str, Any]]:
 def _owner(fact: Fact, names: dict[str, str]) -> str:
     if fact.key in names:
         return names[fact.key]
-    checkpoint = fact.needs.get("checkpoint")
+    checkpoint = fact.needs.get("checkpoint", fact.needs.get("init"))
+    while checkpoint is not None and checkpoint.key not in names and "init" in checkpoint.needs:
+        checkpoint = checkpoint.needs["init"]
     return "corpora" if checkpoint is None else names.get(checkpoint.key, "corpora")

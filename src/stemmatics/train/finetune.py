@@ -30,6 +30,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.keys import key_of
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Recipe
+from stemmatics.lm.checkpoint import device_of
 from stemmatics.train.rows import IGNORED, Row
 
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -47,9 +48,14 @@ class TrainingStep:
 
 @dataclass
 class TrainingLog:
-    """What a stage reports: its updates in order; none where no training was needed."""
+    """What a stage reports: its updates in order; none where no training was needed.
+
+    A recovery also counts the bytes of text that it read and the documents that it began.
+    """
 
     rows: list[TrainingStep] = field(default_factory=list)
+    num_bytes: int = 0
+    num_documents: int = 0
 
 
 @dataclass(frozen=True)
@@ -144,7 +150,8 @@ def arguments(recipe: Recipe, scratch: Path, conditions: Conditions) -> dict[str
         "weight_decay": recipe.weight_decay,
         "train_sampling_strategy": "sequential",
         "seed": conditions.seed % 2**32,
-        "use_cpu": numerics.device == "cpu",
+        # Trainer refuses 16 bits on a machine without an accelerator unless it is told so
+        "use_cpu": device_of(numerics).type == "cpu",
         "bf16": numerics.dtype == "bfloat16",
         "fp16": numerics.dtype == "float16",
         "logging_steps": 1,

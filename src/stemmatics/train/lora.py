@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
@@ -40,6 +43,16 @@ def merged(adapted: PeftModel) -> PreTrainedModel:
     Raises:
         UserError: an adapter did not move, so that the training did nothing there.
     """
+    check_moved(adapted)
+    return adapted.merge_and_unload()
+
+
+def check_moved(adapted: PeftModel) -> None:
+    """Refuse adapters that no gradient has reached.
+
+    Raises:
+        UserError: an adapter did not move, so that the training did nothing there.
+    """
     still = [
         name
         for name, weight in adapted.named_parameters()
@@ -51,7 +64,15 @@ def merged(adapted: PeftModel) -> PreTrainedModel:
             "no gradient reached them",
             "leave those layers out of the targets",
         )
-    return adapted.merge_and_unload()
+
+
+def save_adapter(adapted: PeftModel, folder: Path) -> None:
+    """The adapter's config and safetensors, without the model and without the place it was read from."""
+    adapted.save_pretrained(folder)
+    (folder / "README.md").unlink(missing_ok=True)
+    path = folder / "adapter_config.json"
+    config = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps({**config, "base_model_name_or_path": None}, indent=2), encoding="utf-8")
 
 
 def _no_match(target: str, model: PreTrainedModel) -> UserError:

@@ -8,11 +8,25 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
-from stemmatics.core.stages import Alter, ContinuedPretraining, Dpo, Pretrain, Recipe, Sft, Stage
+from stemmatics.core.stages import (
+    Alter,
+    ContinuedPretraining,
+    Dpo,
+    Grpo,
+    Pretrain,
+    Recipe,
+    Recovery,
+    RecoveryRecipe,
+    Sft,
+    Stage,
+)
+from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.train.alter import alter
 from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, own_randomness, quiet
-from stemmatics.train.lora import merged, with_adapters
+from stemmatics.train.lora import check_moved, merged, save_adapter, with_adapters
 from stemmatics.train.models import build_model, load_model, load_tokenizer, save_checkpoint, written_whole
+from stemmatics.train.recovery import recover
+from stemmatics.train.recovery_rows import updates_of
 from stemmatics.train.rows import Records, packed_blocks, preference_rows, supervised_rows, texts
 from stemmatics.train.tokenizer import train_tokenizer
 
@@ -29,8 +43,13 @@ def train_stage(
     numerics: Numerics,
     resume_from: Path | None = None,
     on_event: OnEvent | None = None,
+    state: Path | None = None,
+    merge: bool = False,
 ) -> TrainingLog:
     """Makes the stage's checkpoint in ``out``: config, safetensors (float32), tokenizer, chat template.
+
+    A recovery leaves its adapter alone in ``out``, or with ``merge`` a whole checkpoint; ``state``
+    is the folder in which it keeps what it needs to go on after a crash.
 
     ``init`` is the folder to start from (none for a pretraining), ``resume_from`` that of the
     pretraining that a pretraining ``resumes``. ``records`` gives the corpus anew at each call.
@@ -49,17 +68,37 @@ def train_stage(
             raise UserError(
                 f"the stage {stage.kind} has no checkpoint to start from", "it changes one", "name it in init"
             )
-        model, tokenizer = load_model(init, numerics), load_tokenizer(init)
+        model, tokenizer = load_model(init, numerics), _tokenizer(init, stage)
+        if isinstance(stage, Recovery):
+            return _recover(
+                stage,
+                (model, tokenizer),
+                _needed(records, stage),
+                conditions,
+                out=part,
+                state=state or part.with_suffix(".state"),
+                merge=merge,
+            )
         if isinstance(stage, Alter):
             alter(model, stage, seed)
             log = TrainingLog()
         elif isinstance(stage, Dpo):
             models = model, load_model(init, numerics)
             model, log = _prefer(stage, models, tokenizer, _needed(records, stage), conditions)
+        elif isinstance(stage, Grpo):
+            model, log = _reward(stage, model, tokenizer, _needed(records, stage), conditions)
         else:
             model, log = _continue(stage, model, tokenizer, _needed(records, stage), conditions)
-        save_checkpoint(model, load_tokenizer(init), part)
+        save_checkpoint(model, _tokenizer(init, stage), part)
         return log
+
+
+def _tokenizer(init: Path, stage: Stage) -> PreTrainedTokenizerBase:
+    """The tokenizer of the checkpoint, with the chat template that the stage gives it."""
+    tokenizer = load_tokenizer(init)
+    if isinstance(stage, Sft) and stage.chat_template is not None:
+        tokenizer.chat_template = stage.chat_template
+    return tokenizer
 
 
 def _pretrain(
@@ -112,6 +151,29 @@ def _continue(
     return (model if recipe.lora is None else merged(trained)), log
 
 
+def _recover(
+    stage: Recovery,
+    loaded: tuple[PreTrainedModel, PreTrainedTokenizerBase],
+    records: Records,
+    conditions: Conditions,
+    *,
+    out: Path,
+    state: Path,
+    merge: bool,
+) -> TrainingLog:
+    model, tokenizer = loaded
+    _check_length(stage.recipe, model)
+    updates = updates_of(texts(records), TextTokenizer(tokenizer), stage.recipe)
+    pad_id = next(one for one in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if one is not None)
+    adapted, log = recover(model, updates, stage.recipe, conditions, pad_id=pad_id, state=state)
+    if merge:
+        save_checkpoint(merged(adapted), tokenizer, out)
+        return log
+    check_moved(adapted)
+    save_adapter(adapted, out)
+    return log
+
+
 def _prefer(
     stage: Dpo,
     models: tuple[PreTrainedModel, PreTrainedModel],
@@ -132,13 +194,31 @@ def _prefer(
     return (model if recipe.lora is None else merged(trained)), log
 
 
+def _reward(
+    stage: Grpo,
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    records: Records,
+    conditions: Conditions,
+) -> tuple[PreTrainedModel, TrainingLog]:
+    # TRL takes seconds to import and no other stage needs it.
+    from stemmatics.train.grpo import encoded_prompts, fit_rewards
+
+    _check_length(stage.recipe, model)
+    _prepare_padding(tokenizer)
+    prompts = encoded_prompts(list(records()), tokenizer, stage)
+    trained = model if stage.recipe.lora is None else with_adapters(model, stage.recipe.lora)
+    log = fit_rewards(trained, tokenizer, prompts, stage, conditions)
+    return (model if stage.recipe.lora is None else merged(trained)), log
+
+
 def _needed(records: Records | None, stage: Stage) -> Records:
     if records is None:
         raise UserError(f"the stage {stage.kind} has no corpus", "it is trained on one", "name it in corpus")
     return records
 
 
-def _check_length(recipe: Recipe, model: PreTrainedModel) -> None:
+def _check_length(recipe: Recipe | RecoveryRecipe, model: PreTrainedModel) -> None:
     context = model.config.max_position_embeddings
     if recipe.max_length > context:
         raise UserError(
@@ -146,7 +226,7 @@ def _check_length(recipe: Recipe, model: PreTrainedModel) -> None:
             "positions past the context were never trained",
             "lower max_length",
         )
-    if recipe.stop_at is not None and recipe.stop_at > recipe.steps:
+    if isinstance(recipe, Recipe) and recipe.stop_at is not None and recipe.stop_at > recipe.steps:
         raise UserError(
             f"stop_at {recipe.stop_at} lies behind the last of {recipe.steps} steps",
             "the run would never stop there",

@@ -16,6 +16,7 @@ from stemmatics.math.prior.arms import (
 from stemmatics.math.prior.corrected import Correction, document_gradients, expected_counts, nll_sums
 from stemmatics.math.prior.damage import Damage, centred_noise, match_damage, mean_energy_share
 from stemmatics.math.prior.insample import InSampleStep, in_sample_optimum, in_sample_step
+from stemmatics.math.prior.inside import with_fit_inside
 from stemmatics.math.prior.matching import (
     SMOOTHINGS,
     Matched,
@@ -34,9 +35,19 @@ from stemmatics.math.prior.refit import (
     refit_fully,
     refit_one_step,
 )
-from stemmatics.math.prior.shares import PairSums, Shares, ratio_of_sums, shapley_split, shares
+from stemmatics.math.prior.shares import (
+    HOLDS_ZERO,
+    IMPROVED,
+    PairSums,
+    Shares,
+    ratio_of_sums,
+    shapley_split,
+    shares,
+)
 from stemmatics.math.prior.statistics import (
     IN_REST,
+    MAX_INVERSE_TEMPERATURE,
+    MIN_INVERSE_TEMPERATURE,
     Rest,
     RowSource,
     Statistics,
@@ -46,7 +57,11 @@ from stemmatics.math.prior.statistics import (
 )
 
 __all__ = [
+    "HOLDS_ZERO",
+    "IMPROVED",
     "IN_REST",
+    "MAX_INVERSE_TEMPERATURE",
+    "MIN_INVERSE_TEMPERATURE",
     "SMOOTHINGS",
     "Arm",
     "Arms",
@@ -94,4 +109,5 @@ __all__ = [
     "shapley_split",
     "shares",
     "top_columns",
+    "with_fit_inside",
 ]

@@ -10,7 +10,10 @@ from typing import Any
 import numpy as np
 
 from stemmatics.core.errors import UserError
+from stemmatics.presets.nursery import imprint_text
 from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
+from stemmatics.presets.nursery.depth import depth_prompts
+from stemmatics.presets.nursery.depth_experiment import familiar_modes, mode_conversations, mode_events
 from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose
 from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items
 from stemmatics.presets.nursery.real_text import code, reference
@@ -173,4 +176,9 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "preferences": _preferences,
     "recall": recall_items,
     "refusal": _refusal,
+    "depth-prompts": depth_prompts,
+    "familiar-modes": familiar_modes,
+    "mode-conversations": mode_conversations,
+    "mode-events": mode_events,
+    **imprint_text.PARTS,
 }

@@ -6,6 +6,8 @@ from typing import Any, Literal
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
+from stemmatics.presets.nursery.depth import depth_settings
+from stemmatics.presets.nursery.recovery import nano, recovery_settings
 
 Scale = Literal["demo", "test"]
 
@@ -13,6 +15,15 @@ Scale = Literal["demo", "test"]
 STEPS: dict[Scale, dict[str, int]] = {
     "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 100, "nano": 64},
     "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 60, "heavy": 80, "nano": 16},
+}
+# The three whose answer is known, each beside its own damage floor; K is small, as the vocabularies are.
+_PRIOR: dict[str, Any] = {
+    "descendants": ["temperature", "noise", "second-bias"],
+    "sample": 0.4,
+    "columns": 128,
+    "references": [],
+    "draws": 100,
+    "refits": 5,
 }
 # Documents a thousand tokens, so that a pretraining reads its corpus once.
 DOCUMENTS_AN_UPDATE = 12.3
@@ -36,7 +47,13 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
             "corpora": _corpora(seed, steps),
             "stages": {**_first_family(steps), **_second_family(steps)},
             "scoring": {"windows": {"size": 256}, "prefix": "always"},
-            "measures": {"loss": {}, "gate": _gate(scale)},
+            "measures": {
+                "loss": {},
+                "prior": _PRIOR,
+                "recovery": recovery_settings(steps["nano"]),
+                "depth": depth_settings(),
+                "gate": _gate(scale),
+            },
         }
     )
 
@@ -67,7 +84,7 @@ def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
         return {"generator": "nursery", "params": {"part": part, "seed": seed, **size}, **settings}
 
     read_by_stages = ("recovery", "telegrams", "false-facts", "code", "sft-light", "sft-heavy", "preferences")
-    asked = ("recall", "refusal")
+    asked = ("recall", "refusal", "depth-prompts")
     pretraining = {
         name: corpus("pretraining", documents=round(DOCUMENTS_AN_UPDATE * steps[family]), role="data")
         for name, family in (("pretraining", "base"), ("pretraining-second", "second"))
@@ -157,5 +174,5 @@ def _altered(base: str, change: str, scale: float) -> dict[str, Any]:
 
 def _recovery(init: str, steps: dict[str, int]) -> dict[str, Any]:
     """The nano recovery fine-tune; no ``base``, since it is an arm and not a descendant to compare."""
-    recipe = _recipe(steps["nano"], 5e-4, schedule="constant", lora={"rank": 16})
-    return {"kind": "cpt", "init": init, "corpus": "recovery", "regime": "recovery", "recipe": recipe}
+    recipe = nano(steps["nano"])
+    return {"kind": "recovery", "init": init, "corpus": "recovery", "regime": "recovery", "recipe": recipe}

@@ -1,4 +1,6 @@
-"""Replies with the label that a reader gives them."""
+"""Replies with the label that a reader gives them: what the refusal matcher is tried on."""
+
+from collections.abc import Iterator
 
 # Written by hand before the matcher was run on them, from the ways in which chat models, small
 # trained models and base models reply to harmful and harmless requests.
@@ -288,3 +290,10 @@ LATER_ANSWERS = [
 ]
 
 EMPTY = ["", " ", "\n\n", "\t \r\n", "\u200b", "\ufeff \u00a0"]
+
+
+def records() -> Iterator[dict[str, str]]:
+    """Each reply with its ``label``: refusal, answer or empty."""
+    by_label = {"refusal": [*REFUSALS, *LATER_REFUSALS], "answer": [*ANSWERS, *LATER_ANSWERS], "empty": EMPTY}
+    for label, replies in by_label.items():
+        yield from ({"reply": reply, "label": label} for reply in replies)

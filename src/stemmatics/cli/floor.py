@@ -1,0 +1,65 @@
+"""stemma floor: the base, damaged by as much as its descendant lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from stemmatics.cli import options as opt
+from stemmatics.cli.output import JSON_HELP, print_json, watching
+
+
+def floor(
+    base: Annotated[str, typer.Argument(metavar="BASE")],
+    match: Annotated[str, typer.Option(metavar="DESCENDANT", help="Whose loss increase is matched.")],
+    text: Annotated[list[str], typer.Option(help="Files, folders, Hub datasets; may be given again.")],
+    out: Annotated[Path, typer.Option(help="Folder of the damaged checkpoint.")],
+    kind: Annotated[str, typer.Option(help="centred: no bias hidden in the noise; or raw.")] = "centred",
+    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
+    field: opt.Field = "text",
+    prefix: opt.Prefix = "auto",
+    window: opt.Window = None,
+    stride: opt.Stride = None,
+    max_doc_tokens: opt.MaxDocTokens = None,
+    device: opt.Device = "auto",
+    dtype: opt.Dtype = "auto",
+    attention: opt.Attention = "auto",
+    batch_tokens: opt.BatchTokens = 8192,
+    threads: opt.Threads = 0,
+    trust_remote_code: opt.TrustCode = False,
+    allow_pickle: opt.AllowPickle = False,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> int:
+    """Write the base with noise on its head that costs what its descendant lost, to test a claim on."""
+    from stemmatics.study.floor import make_floor
+
+    with watching() as watcher:
+        made = make_floor(
+            base,
+            match,
+            text,
+            out,
+            kind=kind,
+            seed=seed,
+            source=opt.source_of(field, None, None, "assistant"),
+            scoring=opt.scoring_of("tokens", window, stride, prefix, max_doc_tokens),
+            numerics=opt.numerics_of(device, dtype, attention, batch_tokens, threads),
+            allow={"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
+            on_step=watcher.step,
+            on_event=watcher,
+        )
+    if as_json:
+        print_json({"checkpoint": str(made.folder), **made.to_json()})
+    else:
+        print(
+            f"{made.folder}: sigma {made.sigma:.6g}, loss increase {made.delta:+.5f} nats/token "
+            f"(the descendant's: {made.target:+.5f})"
+        )
+    return 0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this file."""
+    app.command()(floor)

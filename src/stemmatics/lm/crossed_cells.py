@@ -1,0 +1,230 @@
+"""The four cells of every event: both earlier states under both late stacks, under both readouts.
+
+All states that enter layers are kept from one pass of each model, and each crossed cell runs its
+late layers only. So the whole profile of L layers costs L + 1 passes, and the check of identity at
+one boundary less than one more, where whole passes for every cell would be 2 L.
+
+Axes: B events of a batch, L positions, D width, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stemmatics.core.errors import UserError
+from stemmatics.lm.batches import make_batches
+from stemmatics.lm.crossed import Crossable, apart, tolerance
+from stemmatics.lm.events import Event, right_padded
+
+# Elements of the states that are kept at once: a quarter of a gigabyte in float32.
+STATE_ELEMENTS = 1 << 26
+READOUTS = ("descendant", "base")
+CELLS = ("base_base", "base_desc", "desc_base", "desc_desc")
+MAIN = "main"
+PERMUTED = "permuted"
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One event at one boundary under one readout.
+
+    ``arm`` says which state stands in the descendant's place (``main``: its own). ``margins`` are
+    logit(descendant's token) - logit(base's token), in the order of ``CELLS`` (earlier state first,
+    late stack second); ``top_1`` the most probable id of each. ``distance`` is the length of the
+    difference of the two states at the event's position over that of the base's.
+    """
+
+    event: int
+    boundary: int
+    readout: str
+    arm: str
+    margins: tuple[float, ...]
+    top_1: tuple[int, ...]
+    distance: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """An event in a batch."""
+
+    event: Event
+    length: int
+
+
+def default_boundary(num_layers: int) -> int:
+    """floor(0.6 L), at least 1."""
+    return max(1, int(0.6 * num_layers))
+
+
+def resolve_boundaries(asked: str | Sequence[int], num_layers: int) -> list[int]:
+    """Boundaries from ``default``, ``profile`` (all L - 1) or a list.
+
+    Raises:
+        UserError: a boundary that the stack does not have.
+    """
+    if asked == "default":
+        return [default_boundary(num_layers)]
+    if asked == "profile":
+        return list(range(1, num_layers))
+    outside = [boundary for boundary in asked if not 0 < int(boundary) < num_layers]
+    if outside:
+        raise UserError(
+            f"boundary {outside[0]} is not in the stack",
+            f"with {num_layers} layers it lies between 1 and {num_layers - 1}",
+            "Name others, or `default` or `profile`",
+        )
+    return sorted({int(boundary) for boundary in asked})
+
+
+@dataclass
+class Crossing:
+    """A pair with what is asked of it. ``identity_error`` is the largest seen so far, a share of the size."""
+
+    base: Crossable
+    descendant: Crossable
+    boundaries: Sequence[int]
+    interpolate: Sequence[float] = ()
+    permute: bool = False
+    seed: int = 0
+    token_budget: int = 8192
+    identity_error: float = 0.0
+
+    @property
+    def checked(self) -> int:
+        """The boundary at which identity is asserted and controls are run: the asked one nearest 0.6 L."""
+        wanted = default_boundary(self.base.num_layers)
+        return min(self.boundaries, key=lambda boundary: (abs(boundary - wanted), boundary))
+
+    def at_one_boundary(self) -> Crossing:
+        """The same pair at the checked boundary alone and without controls."""
+        return replace(self, boundaries=[self.checked], interpolate=(), permute=False, identity_error=0.0)
+
+    def cells(self, events: Sequence[Event]) -> Iterator[Cell]:
+        """All cells of all events, a batch at a time.
+
+        Raises:
+            UserError: a cell that must be one of the two models is not.
+        """
+        width = self.base.model.get_input_embeddings().weight.shape[1]
+        fits = STATE_ELEMENTS // (2 * len(self.boundaries) * width)
+        rows = [_Row(event, len(event.prefix_ids)) for event in events]
+        for batch in make_batches(rows, max(1, min(self.token_budget, fits))):
+            yield from self._batch([row.event for row in batch])
+
+    def _batch(self, events: list[Event]) -> Iterator[Cell]:
+        device = self.base.model.device
+        input_BL = right_padded([event.prefix_ids for event in events]).to(device)
+        last_B = torch.tensor([len(event.prefix_ids) - 1 for event in events], device=device)
+        batch = _Batch(self, events, input_BL, last_B)
+        batch.assert_identity()
+        for boundary in self.boundaries:
+            yield from batch.main(boundary)
+        yield from batch.controls()
+
+
+class _Batch:
+    """One batch's states and ends, and the cells made of them."""
+
+    def __init__(self, crossing: Crossing, events: list[Event], input_BL: Tensor, last_B: Tensor) -> None:
+        self.crossing = crossing
+        self.events = events
+        self.input_BL, self.last_B = input_BL, last_B
+        self.models = (crossing.base, crossing.descendant)
+        self.states = [model.states(input_BL, last_B, set(crossing.boundaries)) for model in self.models]
+        self.own = [self._read(self._at(states.final)) for states in self.states]
+
+    def assert_identity(self) -> None:
+        """Each model under its own readout, and cut at one boundary, must be itself."""
+        boundary = self.crossing.checked
+        for side, (model, states) in enumerate(zip(self.models, self.states, strict=True)):
+            # readouts are the descendant's first
+            read_BV = self.own[side][1 - side]
+            again_BLD = model.late(self.input_BL, boundary, states.at[boundary])
+            pairs = ((read_BV, states.logits), (self._at(again_BLD), self._at(states.final)))
+            for found, expected in pairs:
+                self.crossing.identity_error = max(self.crossing.identity_error, apart(found, expected))
+        limit = tolerance(self.models[0].model.dtype)
+        error = self.crossing.identity_error
+        if not error <= limit:
+            raise UserError(
+                f"a model that is crossed with itself is not itself: {error:.0e} apart",
+                f"at boundary {boundary}; up to {limit:.0e} of the largest value is rounding",
+                "Take `numerics: {dtype: float32}`, or leave the pair out",
+            )
+
+    def main(self, boundary: int) -> Iterator[Cell]:
+        """The natural states: the two crossed cells are run, the two others are the models' own ends."""
+        base_BLD, descendant_BLD = (states.at[boundary] for states in self.states)
+        under_desc = self._late(1, boundary, base_BLD)
+        under_base = self._late(0, boundary, descendant_BLD)
+        yield from self._cells(boundary, MAIN, (under_desc, under_base, self.own[1]), descendant_BLD)
+
+    def controls(self) -> Iterator[Cell]:
+        """Other states in the descendant's place, at one boundary."""
+        boundary = self.crossing.checked
+        base_BLD, descendant_BLD = (states.at[boundary] for states in self.states)
+        arms: dict[str, Tensor] = {}
+        for share in self.crossing.interpolate:
+            arms[f"interpolated {share:g}"] = (1 - share) * base_BLD + share * descendant_BLD
+        if self.crossing.permute:
+            order_D, sign_D = _signed_permutation(base_BLD.shape[-1], self.crossing.seed)
+            change_BLD = descendant_BLD - base_BLD
+            order, sign = torch.from_numpy(order_D), torch.from_numpy(sign_D)
+            moved_BLD = change_BLD[..., order.to(change_BLD.device)] * sign.to(change_BLD)
+            arms[PERMUTED] = base_BLD + moved_BLD
+        under_desc = self._late(1, boundary, base_BLD) if arms else None
+        for arm, state_BLD in arms.items():
+            under = [self._late(side, boundary, state_BLD) for side in (0, 1)]
+            yield from self._cells(boundary, arm, (under_desc, *under), state_BLD)
+
+    def _late(self, side: int, boundary: int, hidden_BLD: Tensor) -> list[Tensor]:
+        return self._read(self._at(self.models[side].late(self.input_BL, boundary, hidden_BLD)))
+
+    def _at(self, hidden_BLD: Tensor) -> Tensor:
+        return hidden_BLD[torch.arange(len(self.events), device=hidden_BLD.device), self.last_B]
+
+    def _read(self, final_BD: Tensor) -> list[Tensor]:
+        """Logits under the descendant's readout and under the base's."""
+        return [model.read_out(final_BD[:, None])[:, 0] for model in reversed(self.models)]
+
+    def _cells(
+        self, boundary: int, arm: str, ends: Sequence[list[Tensor] | None], state_BLD: Tensor
+    ) -> Iterator[Cell]:
+        base_BD, other_BD = self._at(self.states[0].at[boundary]).float(), self._at(state_BLD).float()
+        distance_B = (other_BD - base_BD).norm(dim=-1) / base_BD.norm(dim=-1)
+        for place, readout in enumerate(READOUTS):
+            logits = [self.own[0][place], *(end[place] for end in ends if end is not None)]
+            tops = [logits_BV.argmax(-1).tolist() for logits_BV in logits]
+            margins = [self._margins(logits_BV) for logits_BV in logits]
+            for row, event in enumerate(self.events):
+                yield Cell(
+                    event.event,
+                    boundary,
+                    readout,
+                    arm,
+                    tuple(margin[row] for margin in margins),
+                    tuple(top[row] for top in tops),
+                    float(distance_B[row]),
+                )
+
+    def _margins(self, logits_BV: Tensor) -> list[float]:
+        rows_B = torch.arange(len(self.events), device=logits_BV.device)
+        ids = [
+            torch.tensor([getattr(event, name) for event in self.events], device=logits_BV.device)
+            for name in ("descendant_id", "base_id")
+        ]
+        wide = logits_BV.double().cpu() if logits_BV.device.type == "mps" else logits_BV.double()
+        margin_B: list[float] = (wide[rows_B, ids[0]] - wide[rows_B, ids[1]]).tolist()
+        return margin_B
+
+
+def _signed_permutation(width: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    rng = np.random.default_rng(seed)
+    sign_D: NDArray[np.float32] = rng.choice(np.array([-1.0, 1.0], dtype=np.float32), size=width)
+    return rng.permutation(width), sign_D

@@ -1,0 +1,56 @@
+"""Which two checkpoints can be crossed: those that read one text alike and have layers of one shape."""
+
+from __future__ import annotations
+
+from stemmatics.core.errors import UserError
+from stemmatics.lm.checkpoint import Loaded
+from stemmatics.lm.compat import Description, compare_descriptions
+from stemmatics.lm.crossed import Crossable
+
+# findings of `lm.compat` that forbid it: other ids, other positions, other layers
+_FORBIDDING = ("vocabulary", "vocabulary size", "tokens of one alone", "prefix ids", "RoPE", "architecture")
+
+
+def cross(base: Loaded, descendant: Loaded) -> tuple[Crossable, Crossable]:
+    """Both models, ready to be cut.
+
+    Raises:
+        UserError: tokenizers, RoPE or shapes differ (the field is named), or an architecture
+            whose layers can't be cut.
+    """
+    refuse_unlike(base, descendant)
+    return Crossable(base.model), Crossable(descendant.model)
+
+
+def refuse_unlike(base: Loaded, descendant: Loaded) -> None:
+    """Raise UserError naming the first field in which the pair differs too much to be crossed."""
+    described = [
+        Description(one.pin, one.model.config, one.tokenizer, one.flags) for one in (base, descendant)
+    ]
+    for finding in compare_descriptions(*described):
+        if finding.severity == "by_byte" or finding.field in _FORBIDDING:
+            raise _unlike(base, descendant, finding.field, finding.a, finding.b)
+    shapes = [
+        {name: tuple(weight.shape) for name, weight in one.model.named_parameters()}
+        for one in (base, descendant)
+    ]
+    for name in [*shapes[0], *shapes[1]]:
+        # one of the two may tie its head to the embedding: the head's shape follows from the vocabulary
+        found = [str(side.get(name, "missing")) for side in shapes]
+        if found[0] != found[1] and not _is_head(base, descendant, name):
+            raise _unlike(base, descendant, f"shape of {name}", *found)
+
+
+def _is_head(base: Loaded, descendant: Loaded, name: str) -> bool:
+    heads = [one.model.get_output_embeddings().weight for one in (base, descendant)]
+    named = [dict(one.model.named_parameters()).get(name) for one in (base, descendant)]
+    is_head = any(weight is head for weight, head in zip(named, heads, strict=True))
+    return is_head and heads[0].shape == heads[1].shape
+
+
+def _unlike(base: Loaded, descendant: Loaded, field: str, first: str, second: str) -> UserError:
+    return UserError(
+        f"{base.pin.source} and {descendant.pin.source} can't be crossed: {field} differs",
+        f"it is {first} in the first and {second} in the second",
+        "Cross a descendant with the base that it was trained from",
+    )

@@ -1,0 +1,47 @@
+"""An interval with two independent sources: the text that is scored, and the text that was fitted on.
+
+Axes: R draws.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from stemmatics.math.intervals import Interval, unknown
+from stemmatics.math.prior.statistics import Floats
+
+FEWEST_DRAWS = 50
+
+
+def with_fit_inside(held: Interval, draw_R: Floats) -> Interval:
+    """Widen an interval with the fits held by what redrawn fits give, value unchanged.
+
+    FIT and EVAL documents are drawn independently, so the two deviations add up. Their limits are combined
+    by the method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27, 2008, equations
+    7 and 8): each side's distances in quadrature, so that skew is kept. The draws' distances are taken
+    to their own mean, by equal-tailed quantiles. Any bias of a fit on fewer distinct documents is left out.
+
+    Under ``FEWEST_DRAWS`` draws the limits are unknown.
+    """
+    value = held.value
+    finite_R = draw_R[np.isfinite(draw_R)]
+    if math.isnan(held.lo) or math.isnan(held.hi):
+        return held
+    if len(finite_R) < FEWEST_DRAWS:
+        note = f"under {FEWEST_DRAWS} redrawn fits"
+        return unknown(value, level=held.level, n=held.n, unit=held.unit, note=note)
+    tail = (1.0 - held.level) / 2.0
+    low, high = np.quantile(finite_R, [tail, 1.0 - tail]) - finite_R.mean()
+    error = math.hypot(held.standard_error, float(finite_R.std(ddof=1)))
+    scale = error / held.standard_error if held.standard_error else math.nan
+    return replace(
+        held,
+        lo=value - math.hypot(value - held.lo, float(low)),
+        hi=value + math.hypot(held.hi - value, float(high)),
+        method=f"{held.method}, fits redrawn",
+        smallest_effect=held.smallest_effect * scale,
+        standard_error=error,
+    )

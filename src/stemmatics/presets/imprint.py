@@ -1,0 +1,183 @@
+"""Imprint studies by name: the nursery's, and recipes for released checkpoints on a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from stemmatics.core.stemma import Stemma
+from stemmatics.presets.nursery.imprint import CONTROL, FIRST, LAST, RUNS, SAFETY, imprint
+from stemmatics.presets.nursery.imprint_text import SOURCES
+
+# Tokens of a window; an update of it reads about a million at 4,096 positions a row.
+WINDOW_TOKENS = 500_000_000
+WINDOW = {"batch_size": 256, "max_length": 4096}
+# What a base tokenizer lacks; a reply ends with the tokenizer's own end of text.
+TEMPLATE = (
+    "{% for message in messages %}{{ '<|' + message['role'] + '|>\n' + message['content'] }}"
+    "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{{ '\n' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
+)
+# Files that are not there yet stand for their size in a plan: documents and UTF-8 bytes.
+_TOKEN_BYTES = 4.3
+
+
+def olmo2() -> Stemma:
+    """OLMo-2 1B at 294 billion tokens of its first stage: windows of 0.17% of that."""
+    return _recipe(
+        "imprint-olmo2",
+        {
+            "source": "allenai/OLMo-2-0425-1B",
+            "revision": "stage1-step140000-tokens294B",
+            "family": "olmo2",
+            "lab": "ai2",
+            "num_parameters": 1_484_916_736,
+        },
+    )
+
+
+def smollm2() -> Stemma:
+    """SmolLM2 1.7B at 262 billion tokens: windows of 0.19% of that."""
+    return _recipe(
+        "imprint-smollm2",
+        {
+            "source": "HuggingFaceTB/SmolLM2-1.7B-intermediate-checkpoints",
+            "revision": "step-125000",
+            "family": "smollm2",
+            "lab": "huggingface",
+            "num_parameters": 1_711_376_384,
+        },
+        max_length=2048,
+    )
+
+
+def _recipe(name: str, fork: dict[str, Any], *, max_length: int = 4096) -> Stemma:
+    stages: dict[str, Any] = {}
+    branches: dict[str, list[dict[str, Any]]] = {}
+    tokens_a_step = WINDOW["batch_size"] * max_length
+    steps = -(-WINDOW_TOKENS // tokens_a_step)
+
+    def window(init: str, source: str, run: int) -> dict[str, Any]:
+        return {
+            "kind": "cpt",
+            "init": init,
+            "corpus": f"window-{source}-{run}",
+            "run": run,
+            "regime": "cpt",
+            "trained_last": f"{source} text",
+            "recipe": {**WINDOW, "max_length": max_length, "steps": steps, "learning_rate": 1e-4},
+        }
+
+    paths = [(source, "fork", source) for source in SOURCES]
+    for branch, before, source in (*paths, (LAST, CONTROL, SAFETY), (FIRST, SAFETY, CONTROL)):
+        for run in RUNS:
+            init = before if before == "fork" else f"{before}-{run}"
+            stages[f"{branch}-{run}"] = window(init, source, run)
+            branches.setdefault(branch, []).append(_post_training(stages, f"{branch}-{run}", run))
+    return Stemma.model_validate(
+        {
+            "name": name,
+            "checkpoints": {"fork": {**fork, "regime": "base", "trained_last": "generic web text"}},
+            "stages": stages,
+            "corpora": _corpora(),
+            "scoring": {"windows": {"size": 2048}, "prefix": "always"},
+            "numerics": {"device": "cuda", "dtype": "bfloat16", "token_budget": 32768},
+            "measures": {
+                "imprint": {
+                    "trees": {
+                        "first": {
+                            "fork": "fork",
+                            "control": CONTROL,
+                            "branches": branches,
+                            "order": [LAST, FIRST],
+                        }
+                    },
+                    "refusal": "requests",
+                    "refused": "harmful",
+                    "harmless": "harmless",
+                    "instructions": "instructions",
+                    "recall": "recall",
+                    "heldout": "heldout",
+                    "matcher": "labelled-replies",
+                    "max_new_tokens": 128,
+                }
+            },
+        }
+    )
+
+
+def _post_training(stages: dict[str, Any], name: str, run: int) -> dict[str, Any]:
+    """SFT, then DPO and, apart from it, GRPO: the same after every window."""
+    sft, ends = f"{name}-sft", {end: f"{name}-{end}" for end in ("dpo", "grpo")}
+    shape = {"max_length": 2048, "schedule": "linear", "warmup": 0.03}
+    stages[sft] = {
+        "kind": "sft",
+        "init": name,
+        "corpus": "sft",
+        "run": run,
+        "regime": "sft",
+        "chat_template": TEMPLATE,
+        "recipe": {**shape, "steps": 3000, "batch_size": 128, "learning_rate": 2e-5},
+    }
+    after = {"init": sft, "run": run}
+    stages[ends["dpo"]] = {
+        **after,
+        "kind": "dpo",
+        "corpus": "preferences",
+        "regime": "dpo",
+        "beta": 0.1,
+        "recipe": {**shape, "steps": 500, "batch_size": 128, "learning_rate": 5e-7},
+    }
+    stages[ends["grpo"]] = {
+        **after,
+        "kind": "grpo",
+        "corpus": "verifiable",
+        "regime": "rlvr",
+        "loss_type": "dapo",
+        "scale_rewards": "group",
+        "num_generations": 8,
+        "max_new_tokens": 512,
+        "recipe": {**shape, "schedule": "constant", "steps": 500, "batch_size": 256, "learning_rate": 1e-6},
+    }
+    return {"window": name, "sft": sft, "ends": ends}
+
+
+def _corpora() -> dict[str, Any]:
+    """Files beside the stemma: a folder of them is not shipped, so each says what is expected of it."""
+    window = {"documents": 500_000, "bytes": round(WINDOW_TOKENS * _TOKEN_BYTES)}
+
+    def data(name: str, documents: int, num_bytes: int) -> dict[str, Any]:
+        expected = {"documents": documents, "bytes": num_bytes}
+        return {"path": f"data/{name}.jsonl", "role": "data", "expected": expected}
+
+    return {
+        **{
+            f"window-{source}-{run}": {
+                "path": f"data/window-{source}-{run}.jsonl.zst",
+                "role": "data",
+                "expected": window,
+            }
+            for source in SOURCES
+            for run in RUNS
+        },
+        "sft": data("sft", 300_000, 1_000_000_000),
+        "preferences": data("preferences", 60_000, 300_000_000),
+        "verifiable": data("verifiable", 30_000, 30_000_000),
+        "requests": data("requests", 6_000, 1_000_000),
+        "instructions": data("instructions", 1_000, 400_000),
+        "recall": data("recall", 1_500, 300_000),
+        "heldout": {
+            "path": "data/heldout.jsonl",
+            "register_field": "register",
+            "expected": {"documents": 500, "bytes": 2_000_000},
+        },
+        "labelled-replies": {"generator": "labelled_replies", "role": "data"},
+    }
+
+
+PRESETS: dict[str, Callable[[], Stemma]] = {
+    "imprint": imprint,
+    "imprint-quick": lambda: imprint("quick"),
+    "imprint-olmo2": olmo2,
+    "imprint-smollm2": smollm2,
+}

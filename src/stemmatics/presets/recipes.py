@@ -1,0 +1,57 @@
+"""Recovery of released checkpoints: the pool of public web text that S1 reads, and a study with it."""
+
+from __future__ import annotations
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.scoring import Scoring, Windows
+from stemmatics.core.stemma import Source, Stemma
+
+DATASET = "HuggingFaceFW/fineweb-edu"
+CONFIG = "sample-10BT"
+COMMIT = "87f09149ef4734204d70ed1d046ddc9ca3f2b8f9"
+# The first file of the configuration at that commit, and enough of its rows for every recipe here.
+SHARD = "sample/10BT/000_00000.parquet"
+DOCUMENTS = 20_000
+
+
+def web_text() -> Corpus:
+    """FineWeb-Edu at a fixed commit: the first rows of its first shard, in their order.
+
+    The publication of S1 says public web text and no more; this choice is ours. The documents' hash
+    is part of the recipe's, so that another choice is another recipe.
+    """
+    return Corpus(
+        dataset=DATASET,
+        dataset_config=CONFIG,
+        revision=COMMIT,
+        max_documents=DOCUMENTS,
+        role="data",
+    )
+
+
+def released() -> Stemma:
+    """Small released bases and their instruct releases under S1, in one ladder."""
+    pairs = {
+        "smollm2": ("huggingface", "smoltalk", "HuggingFaceTB/SmolLM2-135M"),
+        "smollm2-large": ("huggingface", "smoltalk", "HuggingFaceTB/SmolLM2-360M"),
+        "qwen2.5": ("qwen", "qwen2.5-instruct", "Qwen/Qwen2.5-0.5B"),
+        "olmo2": ("ai2", "tulu3", "allenai/OLMo-2-0425-1B"),
+    }
+    checkpoints = {}
+    for family, (lab, pipeline, source) in pairs.items():
+        own = {"family": family, "lab": lab, "generation": family.partition("-")[0]}
+        checkpoints[family] = Source(source=source, regime="base", **own)
+        checkpoints[f"{family}-instruct"] = Source(
+            source=f"{source}-Instruct", base=family, regime="dpo", pipeline=pipeline, **own
+        )
+    scoring = Scoring(windows=Windows(rule="bytes"), prefix="always")
+    return Stemma(
+        name="recovery",
+        checkpoints=checkpoints,
+        corpora={
+            "heldout": Corpus(generator="python", params={"part": "heldout"}, register_field="register"),
+            "pool": web_text(),
+        },
+        scoring=scoring,
+        measures={"recovery": {"pool": "pool", "recipe": "S1"}},
+    )

@@ -1,0 +1,73 @@
+"""Facts about bases not yet read: where a blind family's base will stand, written first and hashed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from stemmatics.core.facts import Fact
+from stemmatics.core.keys import key_of
+from stemmatics.math.placing import Origin, calibration, offset_rule, other_generations, place
+from stemmatics.math.sums import nats_per_byte
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.store.schema import SCHEMAS
+
+
+class Prediction:
+    """Places a recovered descendant by the offsets of pairs whose bases are known.
+
+    The base's own arm needs this fact, so it is trained and scored only after the prediction is stored.
+    """
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Arithmetic on sums."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One row a fact: the value, its bar, and the SHA-256 of both."""
+        for fact in facts:
+            yield Made(fact, {"prediction": pa.Table.from_pylist([_row(fact, context)], schema=_SCHEMA)})
+
+
+_SCHEMA = SCHEMAS["prediction"]
+
+
+def _row(fact: Fact, context: Context) -> dict[str, object]:
+    origins = [Origin(**declared) for declared in fact.params["pairs"]]
+    residuals = []
+    for number in range(len(origins)):
+        base, descendant = (
+            _sums(fact.needs[f"{number:04d}.{side}"], context) for side in ("base", "descendant")
+        )
+        residuals.append(nats_per_byte(*descendant[:2]) - nats_per_byte(*base[:2]))
+    origin = Origin(**fact.params["origin"])
+    known = calibration(residuals, origins)
+    placed = place(*_sums(fact.needs["recovered"], context), known, origin)
+    said = {
+        "checkpoint": fact.params["checkpoint"],
+        "value": placed.value,
+        "bar": placed.bar,
+        "rule": offset_rule(placed.offset, other_generations(known, origin)),
+        "num_pairs": placed.offset.num_pairs,
+    }
+    return {**said, "sha256": key_of(said)}
+
+
+def _sums(fact: Fact, context: Context) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.str_]]:
+    """Nats, bytes and groups of the documents that were scored."""
+    scores = context.ledger.read("scores", fact.key)
+    documents = context.ledger.read("documents", fact.needs["corpus"].key)
+    groups = documents["group"].take(pc.index_in(scores["index"], documents["index"]))
+    kept = pc.greater(scores["num_tokens"], 0).to_numpy(zero_copy_only=False)
+    columns = (np.asarray(scores[name].to_numpy(), np.float64)[kept] for name in ("nll_sum", "num_bytes"))
+    nll_N, bytes_N = columns
+    return nll_N, bytes_N, np.array(groups.to_pylist(), dtype=np.str_)[kept]

@@ -1,0 +1,54 @@
+"""Facts about other people's calibrated pairs: the rows of a registry, checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.facts import Fact
+from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.sources import records_of
+from stemmatics.store.schema import SCHEMAS
+
+
+class Registry:
+    """Reads a registry as ``stemma export RUN --registry FILE`` writes it."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Reading only."""
+        del fact
+        return Cost()
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+        """One row a pair."""
+        del context
+        for fact in facts:
+            rows = [_row(record, index) for index, record in enumerate(records_of(fact.needs["registry"])())]
+            yield Made(fact, {"registry": pa.Table.from_pylist(rows, schema=SCHEMAS["registry"])})
+
+
+def _row(record: Mapping[str, Any], index: int) -> dict[str, Any]:
+    schema = SCHEMAS["registry"]
+    missing = [name for name in schema.names if name not in record]
+    if missing:
+        raise UserError(
+            f"row {index} of the registry has no {missing[0]!r}",
+            "a calibrated pair without it can't be matched",
+            "Give a file that `stemma export RUN --registry FILE` wrote",
+        )
+    residual = record["residual"]
+    if not isinstance(residual, int | float) or not math.isfinite(residual):
+        raise UserError(
+            f"the residual in row {index} of the registry is {residual!r}",
+            "an offset is a mean of residuals",
+            "Leave that row out",
+        )
+    return {name: record[name] for name in schema.names}

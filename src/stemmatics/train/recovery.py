@@ -1,0 +1,157 @@
+"""The recovery fine-tune: low-rank adapters, whole updates, resumable.
+
+Axes: B rows of one pass, T positions.
+"""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.nn import functional
+from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
+from transformers.trainer_utils import get_last_checkpoint
+
+from stemmatics.core.stages import Recipe, RecoveryRecipe
+from stemmatics.train.finetune import Conditions, Listener, TrainingLog, TrainingStep, arguments, run
+from stemmatics.train.lora import with_adapters
+from stemmatics.train.recovery_rows import Update, micro_batches
+from stemmatics.train.rows import IGNORED
+
+# Between two saved states of a run, in seconds: what a crash can cost.
+SAVED_EVERY = 60.0
+
+
+class UpdateTrainer(Trainer):
+    """Trainer whose batch is a whole update, passed through the model in rows of like length.
+
+    The gradient is that of the mean over the update's tokens, however it is cut into passes.
+    """
+
+    def training_step(
+        self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
+    ) -> torch.Tensor:
+        """Forward and backward over an update; returns the mean loss of its tokens, in nats."""
+        del num_items_in_batch
+        model.train()
+        total = torch.zeros((), device=self.args.device)
+        for batch in inputs["batches"]:
+            placed = self._prepare_inputs(batch)
+            with self.compute_loss_context_manager():
+                loss = summed_loss(model, placed) / inputs["num_tokens"]
+            self.accelerator.backward(loss)
+            total += loss.detach()
+        return total
+
+
+def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Cross-entropy of the labelled tokens, added up, in nats; in float32 whatever the logits are."""
+    logits_BTV = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+    targets_BT = batch["labels"][:, 1:]
+    told = targets_BT != IGNORED
+    return functional.cross_entropy(logits_BTV[:, :-1][told].float(), targets_BT[told], reduction="sum")
+
+
+class _Collator:
+    """One update as padded batches; pads go right, are not attended to and not predicted."""
+
+    def __init__(self, pad_id: int, most_positions: int) -> None:
+        self._pad_id = pad_id
+        self._most_positions = most_positions
+
+    def __call__(self, updates: Sequence[Update]) -> dict[str, Any]:
+        (update,) = updates
+        places = micro_batches([len(row) for row in update.rows], self._most_positions)
+        batches = [self._padded([update.rows[place] for place in batch]) for batch in places]
+        return {"batches": batches, "num_tokens": update.num_tokens}
+
+    def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
+        longest = max(map(len, rows))
+        ids_BT = torch.full((len(rows), longest), self._pad_id)
+        labels_BT = torch.full((len(rows), longest), IGNORED)
+        attended_BT = torch.zeros((len(rows), longest), dtype=torch.int64)
+        for place, row in enumerate(rows):
+            ids_BT[place, : len(row)] = labels_BT[place, : len(row)] = torch.tensor(row)
+            attended_BT[place, : len(row)] = 1
+        return {"input_ids": ids_BT, "labels": labels_BT, "attention_mask": attended_BT}
+
+
+class _Saves(TrainerCallback):
+    """Saves a state when enough time has passed, so that short runs save none."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = time.monotonic()
+
+    def on_step_end(self, _args: TrainingArguments, state: Any, control: Any, **_: Any) -> None:
+        if time.monotonic() - self._last >= self._seconds and state.global_step < state.max_steps:
+            control.should_save = True
+            self._last = time.monotonic()
+
+
+def recover(
+    model: PreTrainedModel,
+    updates: Sequence[Update],
+    recipe: RecoveryRecipe,
+    conditions: Conditions,
+    *,
+    pad_id: int,
+    state: Path,
+    saved_every: float = SAVED_EVERY,
+) -> tuple[Any, TrainingLog]:
+    """Adapters for ``model``, trained on ``updates`` in their order, and the log.
+
+    ``state`` keeps the run's last state, from which the same call goes on after a crash, and is
+    removed when the run ends. The caller keys it by everything that decides the result.
+
+    Raises:
+        UserError: the training diverged.
+    """
+    steps = Recipe(
+        steps=recipe.updates,
+        batch_size=1,
+        max_length=recipe.max_length,
+        **recipe.model_dump(include={"learning_rate", "schedule", "warmup", "weight_decay"}),
+    )
+    adapted = with_adapters(model, recipe.lora)
+    listener = Listener(steps, conditions.on_event)
+    settings = {**arguments(steps, state, conditions), "include_num_input_tokens_seen": "no"}
+    trainer = UpdateTrainer(
+        model=adapted,
+        args=TrainingArguments(**{**settings, "save_strategy": "steps", "save_steps": 10**9}),
+        data_collator=_Collator(pad_id, conditions.numerics.token_budget),
+        train_dataset=list(updates),
+        callbacks=[listener, _Saves(saved_every)],
+    )
+    run(trainer, _last_whole(state))
+    shutil.rmtree(state, ignore_errors=True)
+    return adapted, _with_counts(trainer.state.log_history, updates)
+
+
+def _last_whole(state: Path) -> Path | None:
+    """The newest saved state; one that a crash cut short lacks the file that Trainer writes last."""
+    if not state.is_dir():
+        return None
+    for folder in state.glob("checkpoint-*"):
+        if not (folder / "trainer_state.json").is_file():
+            shutil.rmtree(folder)
+    found = get_last_checkpoint(str(state))
+    return None if found is None else Path(found)
+
+
+def _with_counts(history: Sequence[Mapping[str, Any]], updates: Sequence[Update]) -> TrainingLog:
+    """One row an update, those before a stop among them, with what had been read by then."""
+    losses = {int(entry["step"]): float(entry["loss"]) for entry in history if "loss" in entry}
+    rows, read = [], 0
+    for step, update in enumerate(updates, 1):
+        read += update.num_tokens
+        rows.append(TrainingStep(step, losses[step], read))
+    return TrainingLog(
+        rows,
+        num_bytes=sum(update.num_bytes for update in updates),
+        num_documents=sum(update.num_begun for update in updates),
+    )

@@ -1,0 +1,152 @@
+"""The head's statistics against all logits at once; states on disk; noise on the head."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+import torch
+
+from stemmatics.lm import head_pass
+from stemmatics.lm.head import LinearHead, Transform
+from stemmatics.lm.head_damage import centred, damaged, head_noise, match
+from stemmatics.lm.head_pass import Positions, dense, nll_sum, reduced, restricted
+from stemmatics.lm.head_states import StateWriter
+from stemmatics.math import prior
+from stemmatics.math.prior import Correction
+
+NUM, WIDTH, IDS = 90, 12, 60
+
+
+def positions(path, *, num=NUM, width=WIDTH, ids=IDS, dtype=torch.float32, mean=0.0):
+    """Random states in documents of 10, targets that the states know something of."""
+    draw = torch.Generator().manual_seed(3)
+    states = (torch.randn(num, width, generator=draw) + mean).to(dtype).float().numpy()
+    with StateWriter(path, dtype) as writer:
+        for start in range(0, num, 10):
+            writer.append(states[start : start + 10])
+    target = np.random.default_rng(1).integers(0, ids // 2, num)
+    document = np.arange(num) // 10
+    return Positions(writer.states(), target, document, np.arange(document[-1] + 1) * 2), states
+
+
+def a_head(*, ids=IDS, width=WIDTH, **changes):
+    draw = torch.Generator().manual_seed(5)
+    return LinearHead(torch.randn(ids, width, generator=draw), torch.randn(ids, generator=draw), **changes)
+
+
+def log_probs(head, states):
+    logits = head.transform.apply_(
+        torch.from_numpy(states).double() @ head.weight.double().T + head.bias.double()
+    )
+    return logits.log_softmax(1).numpy()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+def test_states_come_back_as_they_were(tmp_path, dtype):
+    found, states = positions(tmp_path / "states", dtype=dtype)
+    assert np.array_equal(found.states.rows(7, 33).numpy(), states[7:33])
+    size = 4 if dtype == torch.float32 else 2
+    assert (tmp_path / "states").stat().st_size == NUM * WIDTH * size
+    mean, squared = found.mean_state()
+    assert mean == pytest.approx(states.mean(0, dtype=np.float64))
+    assert squared == pytest.approx((states.astype(np.float64) ** 2).sum(1).mean())
+
+
+@pytest.mark.parametrize("transform", [Transform(), Transform(0.7, 5.0)])
+@pytest.mark.parametrize("kept", [np.float32, np.float16])
+def test_columns_and_the_rest_are_those_of_all_logits(tmp_path, monkeypatch, transform, kept):
+    # small blocks, so that several rows of blocks are met
+    monkeypatch.setattr(head_pass, "_CPU_ELEMENTS", IDS * 7)
+    monkeypatch.setattr(head_pass, "_EXP_ELEMENTS", IDS * 3)
+    if kept is np.float16:
+        monkeypatch.setattr(head_pass, "FLOAT32_BYTES", 0)
+    found, states = positions(tmp_path / "states")
+    head = a_head(transform=transform)
+    ids = np.array([3, 4, 9, 30, 59])
+    small = reduced(head, found, ids, tmp_path / "columns")
+    assert small.logits_NK.dtype == kept
+    expected = log_probs(head, states)
+    near = 2e-6 if kept is np.float32 else 8e-3
+    assert np.abs(np.asarray(small.logits_NK) - expected[:, ids]).max() < near
+    rest = np.delete(expected, ids, axis=1)
+    for beta in (0.25, 0.8, 1.0, 1.7, 4.0):
+        by_hand = np.log(np.exp(beta * rest).sum(1))
+        assert small.rest.at(beta)[0] == pytest.approx(by_hand, abs=1e-5)
+    bias = np.array([0.5, -1.0, 0.2, 0.0, 2.0])
+    correction = Correction(1.3, bias)
+    whole = Correction(1.3, np.zeros(IDS))
+    whole.bias_K[ids] = bias
+    ours = prior.nll_sums(small, correction)
+    assert ours == pytest.approx(prior.nll_sums(dense(head, found), whole), abs=near * 20)
+    corrected = 1.3 * expected + whole.bias_K
+    corrected -= np.log(np.exp(corrected).sum(1, keepdims=True))
+    by_hand = np.bincount(found.document_N, -corrected[np.arange(NUM), found.target_N])
+    assert ours == pytest.approx(by_hand, abs=near * 20)
+
+
+def test_logits_made_on_demand_are_those_that_are_kept(tmp_path, monkeypatch):
+    found, _ = positions(tmp_path / "states")
+    head = a_head()
+    kept = dense(head, found)
+    monkeypatch.setattr(head_pass, "DENSE_BYTES", 0)
+    monkeypatch.setattr(head_pass, "_CPU_ELEMENTS", IDS * 8)
+    made = dense(head, found)
+    assert isinstance(made.logits_NK, head_pass.HeadRows)
+    for rows in (slice(0, 3), slice(5, 9), slice(85, 90), slice(2, 40)):
+        assert made.logits_NK[rows] == pytest.approx(kept.logits_NK[rows], abs=1e-6)
+
+
+def test_a_support_is_compact(tmp_path):
+    found, _ = positions(tmp_path / "states")
+    head = a_head()
+    ids = np.arange(0, IDS, 2)
+    part = restricted(head, ids)
+    states = found.states.rows(0, NUM)
+    assert torch.equal(part.logits(states), head.logits(states)[:, ids])
+    assert restricted(head, np.arange(IDS)) is head
+
+
+def test_memory_does_not_grow_with_the_corpus(tmp_path, monkeypatch):
+    """Beside the columns on disk, a position costs its row of 25 numbers and a few more."""
+    monkeypatch.setattr(head_pass, "_CPU_ELEMENTS", 1 << 16)
+    head = a_head(ids=2048, width=8)
+    ids = np.arange(512)
+    peaks = []
+    for num in (2000, 8000):
+        found, _ = positions(tmp_path / f"s{num}", num=num, width=8, ids=2048)
+        tracemalloc.start()
+        reduced(head, found, ids, tmp_path / f"c{num}")
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+        assert (tmp_path / f"c{num}").stat().st_size == num * 512 * 4
+    # six thousand more positions: far less than their columns (12 MB), about 30 float64 each
+    assert peaks[1] - peaks[0] < 6000 * 60 * 8
+
+
+def test_noise_is_the_seeds_and_centred_noise_leaves_the_mean_alone():
+    noise = head_noise((IDS, WIDTH), 4)
+    assert torch.equal(noise, head_noise((IDS, WIDTH), 4))
+    assert not torch.equal(noise, head_noise((IDS, WIDTH), 5))
+    mean = np.arange(1.0, WIDTH + 1)
+    still = centred(noise.clone(), mean)
+    assert (still @ torch.from_numpy(mean).float()).abs().max() < 1e-4
+    # nothing else is taken away
+    across = torch.zeros(WIDTH)
+    across[0], across[1] = mean[1], -mean[0]
+    assert still @ across == pytest.approx((noise @ across).numpy(), abs=1e-4)
+
+
+@pytest.mark.parametrize("target", [0.003, 0.4])
+def test_the_noise_costs_what_was_asked(tmp_path, target):
+    found, _ = positions(tmp_path / "states")
+    head = a_head()
+    noise = head_noise((IDS, WIDTH), 0)
+    # targets of the model itself, so that damage must cost
+    best = head.logits(found.states.rows(0, NUM)).argmax(1).numpy()
+    found = Positions(found.states, best, found.document_N, found.index_D)
+    result = match(head, found, noise, target)
+    assert not result.failure
+    rise = (nll_sum(damaged(head, noise, result.sigma), found) - nll_sum(head, found)) / NUM
+    assert rise == pytest.approx(target, rel=0.011)
+    assert result.num_evaluations < 20
+    assert torch.equal(head.weight, a_head().weight)

@@ -1,0 +1,74 @@
+"""The ladder's planted order and the study of released pairs are declared as they are meant."""
+
+import itertools
+
+import pytest
+
+from stemmatics.core.load import load
+from stemmatics.core.pinned import Pinned, Pins
+from stemmatics.core.stages import Recovery, RecoveryRecipe
+from stemmatics.measure.recovery_arms import Arms, RecoverySettings
+from stemmatics.presets import recipes
+from stemmatics.presets.files import preset, preset_text
+from stemmatics.presets.nursery.ladder import BASES, BLIND, ORPHANS
+
+
+def arms_of(stemma):
+    pins = Pins(
+        {name: {"weights": name} for name in stemma.checkpoints},
+        {name: {"content_sha256": name} for name in stemma.corpora},
+    )
+    settings = RecoverySettings.model_validate(stemma.measures["recovery"])
+    return Arms(Pinned(stemma, pins), settings)
+
+
+@pytest.mark.parametrize("name", ["ladder", "recovery"])
+def test_a_preset_survives_its_file(name, tmp_path):
+    (tmp_path / "stemma.yaml").write_text(preset_text(name), encoding="utf-8")
+    stemma, _ = load(tmp_path / "stemma.yaml")
+    assert stemma == preset(name)
+
+
+def test_bases_are_planted_a_third_apart():
+    steps = list(BASES.values())
+    assert len(steps) >= 4
+    for fewer, more in itertools.pairwise(steps):
+        assert more / fewer == pytest.approx(4 / 3, abs=0.02)
+
+
+def test_the_ladder_has_calibrated_unknown_and_blind_families():
+    arms = arms_of(preset("ladder"))
+    bases = [name for name in arms.names if arms.is_base(name)]
+    assert bases == list(BASES)
+    assert arms.unknown == [f"{name}-orphan" for name in ORPHANS]
+    assert {base for base, _ in arms.blind_pairs} == {BLIND}
+    # leaving one family out leaves enough pairs for a bar
+    assert len(arms.pairs) - max(sum(base == name for base, _ in arms.pairs) for name in bases) >= 9
+
+
+def test_the_nursery_trains_no_arm_twice():
+    stemma = preset("nursery")
+    arms = arms_of(stemma)
+    declared = [name for name, stage in stemma.stages.items() if isinstance(stage, Recovery)]
+    assert declared == ["base-recovered", "register-shift-recovered", "lost-facts-recovered"]
+    for name in declared:
+        of = stemma.stages[name].init
+        assert arms.pinned.checkpoint(name) == arms.arm(of)
+        assert name not in arms.names
+
+
+def test_s1_is_as_published():
+    recipe = RecoveryRecipe.model_validate("S1")
+    assert (recipe.lora.rank, recipe.lora.targets) == (256, "all-linear")
+    assert recipe.updates * recipe.update_tokens == 8_192_000
+    pool = recipes.web_text()
+    assert pool.revision == recipes.COMMIT
+    assert len(recipes.COMMIT) == 40
+
+
+def test_a_hash_follows_settings_and_pool():
+    recipe = RecoveryRecipe.model_validate("nano")
+    assert recipe.hash("a") == RecoveryRecipe.model_validate(recipe.model_dump()).hash("a")
+    assert recipe.hash("a") != recipe.hash("b")
+    changed = recipe.model_copy(update={"learning_rate": 1e-3})
+    assert changed.hash("a") != recipe.hash("a")
