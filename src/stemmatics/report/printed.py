@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -66,6 +67,8 @@ def brackets(table: Table, estimates: Mapping[str, Estimate]) -> list[Sentence]:
         for cell in row:
             if isinstance(cell, Claim) and interval_of(cell, row, estimates):
                 estimate = estimates[cell.estimate]
+                if math.isnan(estimate.lo) and math.isnan(estimate.hi):
+                    continue
                 kinds.setdefault((estimate.level, estimate.method, estimate.unit), estimate.id)
     return [
         Sentence(

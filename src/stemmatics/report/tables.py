@@ -127,8 +127,9 @@ def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80)
         columns = _terminal_columns(table, estimates, "\n")
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
-        # the last of the least worth
-        kept.remove(min(reversed(kept[1:]), key=lambda column: column.worth))
+        # the last of the least worth; words stay where rows could not be told apart without them
+        spare = [column for column in reversed(kept[1:]) if column.is_number or _told_apart(kept, column)]
+        kept.remove(min(spare or kept[1:], key=lambda column: column.worth))
     widths = _widths(kept, width)
     intervals_shown = any(column.has_interval for column in kept)
     notes = [said.plain(estimates) for said in brackets(table, estimates)] if intervals_shown else []
@@ -172,6 +173,13 @@ def _terminal_columns(table: Table, estimates: Mapping[str, Estimate], between: 
             cells.append(plain_cell(row[place], estimates) + ends)
         columns.append(_Column(title, cells, is_number_column(table.rows, place), has_intervals[place]))
     return columns
+
+
+def _told_apart(columns: Sequence[_Column], without: _Column) -> bool:
+    """Whether the words of the other columns tell rows apart as well as with this one."""
+    words = [column.cells for column in columns if not column.is_number]
+    fewer = [column.cells for column in columns if not column.is_number and column is not without]
+    return len(set(zip(*fewer, strict=True))) == len(set(zip(*words, strict=True)))
 
 
 def _least(columns: Sequence[_Column]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -120,7 +121,7 @@ def _lines(corpus: str, estimates: Mapping[str, Estimate]) -> list[str]:
         if one.subject.get("corpus") == corpus and _is(one, "placed"):
             said.append(
                 f"{corpus}: the base of {one.subject['checkpoint']} is estimated at {one.value:.4f} "
-                f"[{one.lo:.4f}, {one.hi:.4f}] nats/byte, {one.level:.0%}, by the rule: {one.subject['rule']}"
+                f"nats/byte {_limits(one, 4)}, by the rule: {one.subject['rule']}"
             )
         if one.subject.get("corpus") == corpus and one.quantity in {
             f"{MEASURE}.order.spearman",
@@ -129,6 +130,12 @@ def _lines(corpus: str, estimates: Mapping[str, Estimate]) -> list[str]:
             name = one.quantity.rpartition(".")[2].capitalize()
             said.append(
                 f"{corpus}: {name} of native and re-based order {one.value:.2f} "
-                f"[{one.lo:.2f}, {one.hi:.2f}], {one.level:.0%} {one.method}, n = {one.n} by {one.unit}"
+                f"{_limits(one, 2)}, n = {one.n} by {one.unit}"
             )
     return said
+
+
+def _limits(one: Estimate, digits: int) -> str:
+    if math.isnan(one.lo) or math.isnan(one.hi):
+        return "[n/a, n/a]"
+    return f"[{one.lo:.{digits}f}, {one.hi:.{digits}f}] ({one.level:.0%}, {one.method})"
