@@ -47,7 +47,7 @@ from stemmatics.presets.smollm2 import weights
 SHORTEST = 20
 WINDOW = 512
 SHORT = 128
-NUM_TOKENS = 5000
+NUM_TOKENS = 8000
 ROUNDS = 3
 PRODUCT_POSITIONS = 1024
 GOALS = {"harness_fp32": 2.2, "harness_bf16": 4.0, "share_of_limit_fp32": 0.75}
