@@ -3,7 +3,7 @@
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.study import run as study
-from stemmatics.study.compare import pair_stemma
+from stemmatics.study.compare import PRIOR_BYTES, pair_stemma
 
 RECIPE = {
     "updates": 4,
@@ -38,3 +38,11 @@ def test_compare_names_the_recipes_there_are(tiny, tmp_path, stemma_command):
     ran = compare(stemma_command, tiny, tmp_path / "pair", "--recipe", "tiny")
     assert ran.code == 2
     assert "no recipe is called 'tiny'; there are S1, small, nano" in ran.err
+
+
+def test_a_long_text_is_sampled_for_the_correction(tmp_path):
+    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
+    short.write_text("word " * 10)
+    long.write_text("word " * (4 * PRIOR_BYTES // 5))
+    samples = [pair_stemma("a/b", "a/c", [text]).measures["prior"]["sample"] for text in (short, long)]
+    assert samples == [1.0, 0.25]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,9 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 from stemmatics.study.score import sources_of
+
+# A damage floor is fitted six times over; at a large vocabulary this much text takes minutes.
+PRIOR_BYTES = 64_000
 
 
 def pair_stemma(
@@ -38,7 +41,7 @@ def pair_stemma(
         # a correction is fitted on one half of the documents and scored on the other
         halves = corpus.model_copy(update={"eval_share": 0.5})
         corpora["text" if place == 0 else f"text-{place + 1}"] = halves
-    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": {}}
+    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": _prior(corpora.values())}
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
         measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}
@@ -55,6 +58,20 @@ def pair_stemma(
         numerics=numerics or Numerics(),
         measures=measures,
     )
+
+
+def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
+    """Fits on some ``PRIOR_BYTES`` of the text where its size can be told, without the published searches."""
+    files = [
+        file
+        for corpus in corpora
+        for path in map(Path, corpus.path or [])
+        for file in (path.rglob("*") if path.is_dir() else [path])
+        if file.is_file()
+    ]
+    size = sum(file.stat().st_size for file in files)
+    sample = 1.0 if size <= PRIOR_BYTES else max(1e-4, round(PRIOR_BYTES / size, 4))
+    return {"sample": sample, "references": [], "draws": 100, "refits": 5}
 
 
 def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:
