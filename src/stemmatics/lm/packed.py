@@ -91,8 +91,12 @@ def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
         with torch.inference_mode():
             packed_ND = hidden_by_block(model, ids_N, _PROBE_BLOCKS).float()
             moved_ND = hidden_by_block(model, other_N, _PROBE_BLOCKS).float()
+            sizes = [rows * length for rows, length in _PROBE_BLOCKS]
             alone_ND = torch.cat(
-                [capture_hidden(model, row_L[None])[0].float() for row_L in ids_N.split([5, 5, 3])]
+                [
+                    capture_hidden(model, ids_F.view(rows, length)).flatten(0, 1).float()
+                    for ids_F, (rows, length) in zip(ids_N.split(sizes), _PROBE_BLOCKS, strict=True)
+                ]
             )
     # Whatever a model does with positions and attention that it did not expect, it is run in the usual way.
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, LookupError):

@@ -12,7 +12,7 @@ from scipy import stats
 from stemmatics.core.estimates import Estimate
 from stemmatics.math.ranks import spearman
 from stemmatics.math.rates import loss_rates
-from stemmatics.math.recovery import Calibration, class_offset, pipeline_spread
+from stemmatics.math.recovery import PUBLISHED_HALF_WIDTHS, Calibration, class_offset, pipeline_spread
 from stemmatics.math.run_noise import run_component, with_runs
 from stemmatics.measure.recovery_arms import NAME, Arms
 from stemmatics.measure.recovery_losses import Losses
@@ -22,11 +22,11 @@ UNITS = "nats/byte"
 MEASURED, DEFAULT = "this run", "published default"
 # Half widths that others found, in nats/byte, where a run can't tell its own.
 PUBLISHED = {
-    "two bases, re-based": 0.001,
-    "two releases of one pipeline": 0.001,
+    "two bases, re-based": PUBLISHED_HALF_WIDTHS["re-based"],
+    "two releases of one pipeline": PUBLISHED_HALF_WIDTHS["one pipeline"],
     "a descendant and its own base": math.nan,
-    "descendants of different labs, base unknown": 0.01,
-    "the same, one possibly distilled": 0.03,
+    "descendants of different labs, base unknown": PUBLISHED_HALF_WIDTHS["ordinary"],
+    "the same, one possibly distilled": PUBLISHED_HALF_WIDTHS["distilled"],
 }
 ANOTHER_CORPUS = "another corpus"
 # Spearman's rho between the orders on prose and on code, as published.

@@ -112,3 +112,16 @@ class Probe(Protocol):
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Make the facts of one group, each yielded as soon as it is done."""
+
+
+class NoModel:
+    """What probes share whose facts stand alone and put nothing through a model."""
+
+    def group(self, fact: Fact) -> str:
+        """Each alone."""
+        return fact.key
+
+    def cost(self, fact: Fact) -> Cost:
+        """Reading and arithmetic only."""
+        del fact
+        return Cost()

@@ -8,21 +8,12 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.lm.contents import content_hash
 from stemmatics.lm.corpus import documents_table
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.sources import corpus_of
 
 
-class CorpusProbe:
+class CorpusProbe(NoModel):
     """Reads a corpus once and writes what may be kept of it."""
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """Reading only."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a record."""

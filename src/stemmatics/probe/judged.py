@@ -14,7 +14,7 @@ from stemmatics.lm.generate import Reply, encode_prompt, generate
 from stemmatics.lm.judge import judgements
 from stemmatics.lm.replies import ReplyKind, classify_reply
 from stemmatics.lm.tokens import TextTokenizer
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, Failed, Made, NoModel, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.replies import prompt_of
 from stemmatics.probe.sources import load_checkpoint, records_of
@@ -45,17 +45,8 @@ class Judged:
         yield from each(facts, lambda fact: Made(fact, {"items": _judged(fact, loaded, context)}))
 
 
-class Matched:
+class Matched(NoModel):
     """The refusal matcher on records with ``reply`` and a reader's ``label``."""
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """No model."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row a reply: ``category`` is the reader's label, ``outcome`` the matcher's."""

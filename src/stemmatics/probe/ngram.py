@@ -11,23 +11,14 @@ from stemmatics.lm.corpus import Document
 from stemmatics.lm.sums import DocumentSums
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.math.ngram import KneserNey
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, records_of, tokenizer_of
 from stemmatics.store.schema import SCHEMAS
 
 
-class Ngram:
+class Ngram(NoModel):
     """Interpolated Kneser-Ney in the tokens of a checkpoint."""
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """No model."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """Sums of every document, as if a model had scored it with a prefix."""

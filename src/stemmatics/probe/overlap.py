@@ -8,24 +8,15 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.sources import corpus_of, documents_of, records_of
 from stemmatics.store.schema import SCHEMAS
 
 _WORD = re.compile(r"\w+")
 
 
-class Overlap:
+class Overlap(NoModel):
     """Counts what text that is trained on has in common with text that is scored."""
-
-    def group(self, fact: Fact) -> str:
-        """One reading of the scored corpus a fact."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """Reading only."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a fact. The pool is read as a stream."""

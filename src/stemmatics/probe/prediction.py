@@ -13,24 +13,15 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.math.placing import Origin, calibration, offset_rule, other_generations, place
 from stemmatics.math.sums import nats_per_byte
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.store.schema import SCHEMAS
 
 
-class Prediction:
+class Prediction(NoModel):
     """Places a recovered descendant by the offsets of pairs whose bases are known.
 
     The base's own arm needs this fact, so it is trained and scored only after the prediction is stored.
     """
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """Arithmetic on sums."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a fact: the value, its bar, and the SHA-256 of both."""

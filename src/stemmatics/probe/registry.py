@@ -10,22 +10,13 @@ import pyarrow as pa
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.sources import records_of
 from stemmatics.store.schema import SCHEMAS
 
 
-class Registry:
+class Registry(NoModel):
     """Reads a registry as ``stemma export RUN --registry FILE`` writes it."""
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
-
-    def cost(self, fact: Fact) -> Cost:
-        """Reading only."""
-        del fact
-        return Cost()
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a pair."""

@@ -6,6 +6,7 @@ and ``unknown_base`` serve where no base is at hand.
 
 from stemmatics.math.recovery.ladder import Ladder, ladder
 from stemmatics.math.recovery.offsets import (
+    PUBLISHED_HALF_WIDTHS,
     Calibration,
     DistillationFlag,
     NestedCoverage,
@@ -37,6 +38,7 @@ from stemmatics.math.recovery.size import size_slope, size_slope_by_family
 
 __all__ = [
     "BAND_EDGES",
+    "PUBLISHED_HALF_WIDTHS",
     "Band",
     "Calibration",
     "DistillationFlag",

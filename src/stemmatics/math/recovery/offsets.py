@@ -24,6 +24,9 @@ FEWEST_PAIRS = 9
 FEWEST_FAMILIES = 3
 PUBLISHED_RESIDUALS = {"ordinary": (0.0005, 0.03), "distilled": (0.03, 0.06)}
 """Ranges of residuals that others found, nats/byte: ordinary SFT and instruct releases, distilled ones."""
+PUBLISHED_HALF_WIDTHS = {"re-based": 0.001, "one pipeline": 0.001, "ordinary": 0.01, "distilled": 0.03}
+"""Half widths that others found, nats/byte: two re-based bases, two releases of one pipeline, and
+descendants of different labs whose base is unknown."""
 
 
 @dataclass(frozen=True, eq=False)

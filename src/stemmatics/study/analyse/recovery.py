@@ -11,6 +11,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval
 from stemmatics.math.ranks import spearman_interval
 from stemmatics.math.recovery import (
+    PUBLISHED_HALF_WIDTHS,
     Pairs,
     Resolution,
     pairs_of,
@@ -28,10 +29,10 @@ UNITS = ("nats_per_byte", "bits_per_byte")
 NATS = "nats/byte"
 # (kind of comparison, half width that others published, nats/byte)
 PUBLISHED = {
-    "two bases, both re-based": 0.001,
-    "two releases of one pipeline": 0.001,
-    "descendants of different labs, base unknown, ordinary": 0.01,
-    "descendants of different labs, base unknown, possibly distilled": 0.03,
+    "two bases, both re-based": PUBLISHED_HALF_WIDTHS["re-based"],
+    "two releases of one pipeline": PUBLISHED_HALF_WIDTHS["one pipeline"],
+    "descendants of different labs, base unknown, ordinary": PUBLISHED_HALF_WIDTHS["ordinary"],
+    "descendants of different labs, base unknown, possibly distilled": PUBLISHED_HALF_WIDTHS["distilled"],
 }
 
 
