@@ -312,3 +312,32 @@ def test_a_reduced_text_whose_rest_is_never_a_target_drops_the_rest():
     assert in_sample_optimum(small).loss == pytest.approx(in_sample_optimum(text).loss, abs=1e-9)
     with pytest.raises(UserError, match="no probability"):
         nll_sums(make_reduced(5, seed=7), Correction(1.0, np.zeros(5), keep_rest=False))
+
+
+@pytest.mark.parametrize("num_columns", [V, 10])
+def test_targets_of_eval_that_fit_never_had_keep_their_logits(num_columns):
+    """Ids V-5.. are targets in EVAL alone: no bias of theirs is fitted, and what they cost is counted."""
+    fit, evaluated = make(unseen=5, seed=8), make(seed=9)
+    unseen_V = fit.counts == 0
+    assert np.isin(evaluated.target_column_N, np.flatnonzero(unseen_V)).any()
+    ids_K = top_columns(fit.target_column_N, num_columns, V)
+    parts = []
+    for text in (fit, evaluated):
+        logits_NK, column_N, target_logit_N, log_z_NJ = reduce_logits(
+            text.logits_NK, text.target_column_N, ids_K
+        )
+        parts.append(
+            Statistics(logits_NK, column_N, text.document_N, ids_K, 30, target_logit_N, Rest(log_z_NJ))
+        )
+    small_fit, small_evaluated = parts
+    train, held_out = small_fit.split()
+    arms = fit_arms(train, held_out)
+    smoothed = fit_closed_form(train, 0.5)
+    for correction in (arms.joint.optimum.correction, arms.bias.selected.correction, smoothed):
+        bias_V = np.zeros(V)
+        bias_V[ids_K] = correction.bias_K
+        assert not bias_V[unseen_V].any()
+        log_p_NV = log_softmax(correction.inverse_temperature * evaluated.logits_NK + bias_V, axis=1)
+        by_hand_N = -log_p_NV[np.arange(600), evaluated.target_column_N]
+        by_hand_D = np.bincount(evaluated.document_N, by_hand_N)
+        assert nll_sums(small_evaluated, correction) == pytest.approx(by_hand_D, abs=1e-5)

@@ -7,6 +7,7 @@ from scipy.special import logsumexp
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior import (
     IN_REST,
+    NODES_PER_DOUBLING,
     Correction,
     Objective,
     Rest,
@@ -19,6 +20,7 @@ from stemmatics.math.prior import (
     node_inverse_temperatures,
     reduce_logits,
     top_columns,
+    uncorrected_node,
 )
 
 V, N = 60, 400
@@ -77,15 +79,25 @@ def test_rest_is_interpolated_to_1e6_with_derivatives(name, draw):
         assert np.abs(bend_N - variance_N).max() < 1e-2
 
 
-def test_uncorrected_rest_is_exact_and_nodes_span_the_range():
-    nodes_J = node_inverse_temperatures(9)
-    assert nodes_J[4] == 1.0
-    assert 0.25 < nodes_J[0] < 0.26
-    assert 3.9 < nodes_J[-1] < 4.0
-    log_z_NJ = np.random.default_rng(0).normal(size=(3, 9))
-    assert np.abs(Rest(log_z_NJ).at(1.0)[0] - log_z_NJ[:, 4]).max() < 1e-12
-    with pytest.raises(UserError, match="odd"):
-        node_inverse_temperatures(8)
+def test_uncorrected_rest_is_exact_and_nodes_double():
+    nodes_J = node_inverse_temperatures()
+    assert nodes_J[uncorrected_node()] == 1.0
+    assert nodes_J[0] < 0.25
+    assert nodes_J[-1] > 4.0
+    assert np.array_equal(nodes_J[NODES_PER_DOUBLING:], 2 * nodes_J[:-NODES_PER_DOUBLING])
+    log_z_NJ = np.random.default_rng(0).normal(size=(3, len(nodes_J)))
+    assert np.abs(Rest(log_z_NJ).at(1.0)[0] - log_z_NJ[:, uncorrected_node()]).max() < 1e-12
+
+
+def test_rounding_of_node_sums_is_not_spread():
+    """Ids that all lie 3 nats under the top: the sums at small beta are 10,000 times those at large."""
+    logits_NR = np.concatenate([[[0.0]], np.full((1, 45_000), -3.0)], axis=1)
+    nodes_J = node_inverse_temperatures()
+    rng = np.random.default_rng(0)
+    log_z_J = logsumexp(nodes_J[:, None] * logits_NR, axis=1)
+    rest = Rest(log_z_J + rng.normal(0, 1e-7, (1000, len(nodes_J))))
+    for beta in np.exp(np.linspace(-1, 1, 41) * np.log(4)):
+        assert np.std(rest.at(float(beta))[0]) < 2e-7
 
 
 @pytest.mark.parametrize("num_columns", [5, 30])

@@ -8,6 +8,7 @@ Ids are compact here: 0..S-1 are the ids of the support, in the order of ``ids_S
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,22 @@ from torch import Tensor
 from stemmatics.core.errors import UserError
 from stemmatics.lm.head import LinearHead
 from stemmatics.lm.head_states import States
-from stemmatics.math.prior import IN_REST, Rest, Statistics, node_inverse_temperatures
+from stemmatics.math.prior import (
+    IN_REST,
+    NODES_PER_DOUBLING,
+    Rest,
+    Statistics,
+    node_inverse_temperatures,
+    uncorrected_node,
+)
 
 # Elements of one block of logits: 64 MB on a CPU.
 _CPU_ELEMENTS = 1 << 24
 _GPU_ELEMENTS = 1 << 28
-# Elements that are raised to 25 powers at once: they stay in a core's cache meanwhile.
-_EXP_ELEMENTS = 1 << 20
-# exp of it adds nothing to a sum whose largest term is 1, and is no subnormal number, which are slow.
-_NOTHING = -80.0
+# Elements that are raised to all powers at once: they stay in a core's cache meanwhile.
+_POWER_ELEMENTS = 1 << 19
+# Adds nothing to a sum whose largest term is 1, and its square is no subnormal number, which are slow.
+_NOTHING = 2.0**-60
 # Columns are kept in float32 up to here, above in float16: log-probabilities, which are fine near 0.
 FLOAT32_BYTES = 1 << 31
 # Logits of all ids are kept in memory up to here, above they are computed again whenever asked for.
@@ -156,13 +164,16 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
     for start in range(0, num, size):
         part = slice(start, min(start + size, num))
         logits_BS = _logits(head, positions.states, part.start, part.stop)
-        # log-probabilities: what matters is then near 0, where few digits are lost in storage
-        logits_BS -= logits_BS.logsumexp(1, keepdim=True)
         target_B1 = torch.from_numpy(positions.target_N[part]).to(logits_BS.device)[:, None]
-        target_logit_N[part] = logits_BS.gather(1, target_B1)[:, 0].cpu().numpy()
-        columns_NK[part] = logits_BS.index_select(1, ids).cpu().numpy()
-        logits_BS.index_fill_(1, ids, -torch.inf)
-        log_z_NJ[part] = _rest(logits_BS, beta_J)
+        target_B = logits_BS.gather(1, target_B1)[:, 0].cpu().double().numpy()
+        columns_BK = logits_BS.index_select(1, ids)
+        log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
+        # log-probabilities: what matters is then near 0, where few digits are lost in storage
+        columns_B = columns_BK.logsumexp(1).cpu().double().numpy()
+        log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()])
+        columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None].astype(np.float32)
+        target_logit_N[part] = target_B - log_total_B
+        log_z_NJ[part] = log_z_BJ - log_total_B[:, None] * beta_J
     columns_NK.flush()
     return Statistics(
         np.memmap(path, dtype, "r", shape=(num, len(ids_K))),
@@ -175,20 +186,29 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
     )
 
 
-def _rest(rest_BS: Tensor, beta_J: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The log of sum exp(beta z) at each beta, (B, J). Destroys ``rest_BS``; columns are -inf in it."""
+def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
+    """The log of sum exp(beta z) at each node, (B, J). Destroys ``rest_BS``; columns are -inf in it.
+
+    exp is taken at the first ``NODES_PER_DOUBLING`` nodes; every later one is twice an earlier one, and
+    its terms are squares.
+    """
+    beta_J = node_inverse_temperatures()
     top_B1 = rest_BS.amax(1, keepdim=True)
     rest_BS -= top_B1
     on_cpu = rest_BS.device.type == "cpu"
-    size = max(1, _EXP_ELEMENTS // rest_BS.shape[1]) if on_cpu else len(rest_BS)
+    size = max(1, _POWER_ELEMENTS // rest_BS.shape[1]) if on_cpu else len(rest_BS)
     scratch_bS = torch.empty_like(rest_BS[:size])
     sums_BJ = rest_BS.new_empty((len(rest_BS), len(beta_J)))
     for start in range(0, len(rest_BS), size):
         rest_bS = rest_BS[start : start + size]
-        part_bS = scratch_bS[: len(rest_bS)]
-        for place, beta in enumerate(beta_J):
-            torch.mul(rest_bS, float(beta), out=part_bS).clamp_(min=_NOTHING)
-            torch.sum(part_bS.exp_(), 1, out=sums_BJ[start : start + size, place])
+        sums_bJ = sums_BJ[start : start + size]
+        power_bS = scratch_bS[: len(rest_bS)]
+        for first in range(NODES_PER_DOUBLING):
+            torch.mul(rest_bS, float(beta_J[first]), out=power_bS).clamp_(min=math.log(_NOTHING)).exp_()
+            torch.sum(power_bS, 1, out=sums_bJ[:, first])
+            for place in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
+                power_bS.square_().clamp_(min=_NOTHING)
+                torch.sum(power_bS, 1, out=sums_bJ[:, place])
     # a device may lack float64
     log_sums_BJ = sums_BJ.cpu().double().log().numpy()
     log_z_BJ: NDArray[np.float64] = log_sums_BJ + top_B1.cpu().double().numpy() * beta_J

@@ -35,6 +35,14 @@ from stemmatics.math.prior.refit import (
     refit_fully,
     refit_one_step,
 )
+from stemmatics.math.prior.rest import (
+    MAX_INVERSE_TEMPERATURE,
+    MIN_INVERSE_TEMPERATURE,
+    NODES_PER_DOUBLING,
+    Rest,
+    node_inverse_temperatures,
+    uncorrected_node,
+)
 from stemmatics.math.prior.shares import (
     HOLDS_ZERO,
     IMPROVED,
@@ -46,12 +54,8 @@ from stemmatics.math.prior.shares import (
 )
 from stemmatics.math.prior.statistics import (
     IN_REST,
-    MAX_INVERSE_TEMPERATURE,
-    MIN_INVERSE_TEMPERATURE,
-    Rest,
     RowSource,
     Statistics,
-    node_inverse_temperatures,
     reduce_logits,
     top_columns,
 )
@@ -62,6 +66,7 @@ __all__ = [
     "IN_REST",
     "MAX_INVERSE_TEMPERATURE",
     "MIN_INVERSE_TEMPERATURE",
+    "NODES_PER_DOUBLING",
     "SMOOTHINGS",
     "Arm",
     "Arms",
@@ -109,5 +114,6 @@ __all__ = [
     "shapley_split",
     "shares",
     "top_columns",
+    "uncorrected_node",
     "with_fit_inside",
 ]

@@ -16,9 +16,11 @@ import numpy as np
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.arms import mean_loss
 from stemmatics.math.prior.corrected import Correction, Scorer, expected_counts
-from stemmatics.math.prior.statistics import (
+from stemmatics.math.prior.rest import (
     MAX_INVERSE_TEMPERATURE,
     MIN_INVERSE_TEMPERATURE,
+)
+from stemmatics.math.prior.statistics import (
     Floats,
     Mask,
     Statistics,

@@ -17,9 +17,11 @@ import numpy as np
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction
 from stemmatics.math.prior.objective import Objective, Point
-from stemmatics.math.prior.statistics import (
+from stemmatics.math.prior.rest import (
     MAX_INVERSE_TEMPERATURE,
     MIN_INVERSE_TEMPERATURE,
+)
+from stemmatics.math.prior.statistics import (
     Floats,
     Mask,
     Statistics,

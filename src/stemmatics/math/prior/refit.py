@@ -20,10 +20,12 @@ from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction, Scorer, document_gradients
 from stemmatics.math.prior.newton import DEFAULT_GAP, Solution, at_edge, minimise
 from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Objective
-from stemmatics.math.prior.statistics import (
-    IN_REST,
+from stemmatics.math.prior.rest import (
     MAX_INVERSE_TEMPERATURE,
     MIN_INVERSE_TEMPERATURE,
+)
+from stemmatics.math.prior.statistics import (
+    IN_REST,
     Floats,
     Statistics,
 )

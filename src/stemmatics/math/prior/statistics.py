@@ -19,15 +19,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
+from stemmatics.math.prior.rest import Rest, node_inverse_temperatures
 
 Floats = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
-MIN_INVERSE_TEMPERATURE = 0.25
-MAX_INVERSE_TEMPERATURE = 4.0
-# Odd, so that beta = 1 is itself a node and the uncorrected loss is not interpolated.
-DEFAULT_NUM_NODES = 25
 IN_REST = -1
 _BLOCK_ELEMENTS = 1 << 18
 
@@ -45,70 +42,6 @@ class RowSource(Protocol):
 
     def __getitem__(self, rows: slice, /) -> npt.NDArray[Any]:
         """Logits of a range of rows, shape (B, K)."""
-
-
-def node_inverse_temperatures(num_nodes: int = DEFAULT_NUM_NODES) -> Floats:
-    """Chebyshev points of the first kind in log beta over [0.25, 4], ascending; middle one exactly 1."""
-    if num_nodes < 3 or num_nodes % 2 == 0:
-        raise UserError(
-            f"{num_nodes} inverse temperatures were asked for",
-            "an odd number of at least 3 keeps the uncorrected loss exact",
-            "use an odd number",
-        )
-    angles_J = np.pi * (2 * np.arange(num_nodes)[::-1] + 1) / (2 * num_nodes)
-    beta_J: Floats = np.exp(np.cos(angles_J) * np.log(MAX_INVERSE_TEMPERATURE))
-    beta_J[num_nodes // 2] = 1.0
-    return beta_J
-
-
-@dataclass(frozen=True, eq=False)
-class Rest:
-    """log Z(beta) = log sum exp(beta * z) over the ids that are no columns, at J values of beta.
-
-    The values stand at ``node_inverse_temperatures(J)``. Not log Z is interpolated, whose complex
-    branch points (where two ids compete) lie near the interval, but F(beta) = Z(beta) exp(-beta t) with
-    t at least the largest z: a sum of decaying exponentials, analytic in the half plane Re beta > 0,
-    that is in |Im log beta| < pi / 2. Its Chebyshev series in log beta falls like 2.64^-J whatever the
-    logits are: 25 nodes give log Z to 1e-7 for 45,000 ids, where log Z itself would be off by 1e-3.
-    """
-
-    log_z_NJ: Floats
-
-    @cached_property
-    def _scaled(self) -> tuple[Floats, Floats]:
-        """F at the nodes, (N, J), and t, (N,); log Z(beta) / beta is never below the largest z."""
-        beta_J = node_inverse_temperatures(self.log_z_NJ.shape[1])
-        top_N = self.log_z_NJ[:, -1] / beta_J[-1]
-        return np.exp(self.log_z_NJ - top_N[:, None] * beta_J), top_N
-
-    def at(self, beta: float) -> tuple[Floats, Floats, Floats]:
-        """Value of log Z and its first and second derivative by beta, each (N,)."""
-        decay_NJ, top_N = self._scaled
-        value_N, slope_N, bend_N = _interpolation_weights(decay_NJ.shape[1], beta) @ decay_NJ.T
-        rate_N = slope_N / value_N
-        return np.log(value_N) + beta * top_N, rate_N + top_N, bend_N / value_N - rate_N**2
-
-
-def _interpolation_weights(num_nodes: int, beta: float) -> Floats:
-    """Rows that turn node values into the interpolant at beta and its derivatives, shape (3, J)."""
-    scale = np.log(MAX_INVERSE_TEMPERATURE)
-    u = float(np.log(beta) / scale)
-    u_J = np.log(node_inverse_temperatures(num_nodes)) / scale
-    basis_JJ = np.polynomial.chebyshev.chebvander(u_J, num_nodes - 1)
-    # Discrete orthogonality of the Chebyshev polynomials on their own zeros.
-    to_coefficients_JJ = 2.0 / num_nodes * basis_JJ.T
-    to_coefficients_JJ[0] /= 2.0
-    identity = np.eye(num_nodes)
-    at_u_3J = np.stack(
-        [
-            np.polynomial.chebyshev.chebval(u, np.polynomial.chebyshev.chebder(identity, order))
-            for order in range(3)
-        ]
-    )
-    by_u_3J = at_u_3J @ to_coefficients_JJ
-    first = by_u_3J[1] / (scale * beta)
-    second = by_u_3J[2] / (scale * beta) ** 2 - first / beta
-    return np.stack([by_u_3J[0], first, second])
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,7 +165,7 @@ def top_columns(target_N: Integers, num_columns: int, vocabulary_size: int) -> I
 
 
 def reduce_logits(
-    logits_BV: npt.NDArray[Any], target_B: Integers, ids_K: Integers, num_nodes: int = DEFAULT_NUM_NODES
+    logits_BV: npt.NDArray[Any], target_B: Integers, ids_K: Integers
 ) -> tuple[Floats, Integers, Floats, Floats]:
     """Bring a block of full logits to the reduced form.
 
@@ -248,7 +181,7 @@ def reduce_logits(
     column_V = np.full(vocabulary_size, IN_REST, dtype=np.int64)
     column_V[ids_K] = np.arange(len(ids_K))
     rest_BR = logits_BV[:, column_V == IN_REST]
-    beta_J = node_inverse_temperatures(num_nodes)
+    beta_J = node_inverse_temperatures()
     if not rest_BR.shape[1]:
         raise UserError("No id is left for the rest", "every id is a column", "use Statistics.dense")
     log_z_BJ = np.stack([_log_sum_exp(beta * rest_BR) for beta in beta_J], axis=1)
