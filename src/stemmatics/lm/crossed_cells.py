@@ -2,7 +2,7 @@
 
 All states that enter layers are kept from one pass of each model, and each crossed cell runs its
 late layers only. So the whole profile of L layers costs L + 1 passes, and the check of identity at
-one boundary less than one more, where whole passes for every cell would be 2 L.
+one boundary at most one more, where whole passes for every cell would be 2 L.
 
 Axes: B events of a batch, L positions, D width, V vocabulary.
 """
@@ -24,6 +24,8 @@ from stemmatics.lm.events import Event, right_padded
 
 # Elements of the states that are kept at once: a quarter of a gigabyte in float32.
 STATE_ELEMENTS = 1 << 26
+# Logits that are made at once: 64 MB in float32.
+LOGIT_ELEMENTS = 1 << 24
 READOUTS = ("descendant", "base")
 CELLS = ("base_base", "base_desc", "desc_base", "desc_desc")
 MAIN = "main"
@@ -97,7 +99,7 @@ class Crossing:
 
     @property
     def checked(self) -> int:
-        """The boundary at which identity is asserted and controls are run: the asked one nearest 0.6 L."""
+        """The boundary at which controls are run: the asked one nearest 0.6 L."""
         wanted = default_boundary(self.base.num_layers)
         return min(self.boundaries, key=lambda boundary: (abs(boundary - wanted), boundary))
 
@@ -123,9 +125,28 @@ class Crossing:
         last_B = torch.tensor([len(event.prefix_ids) - 1 for event in events], device=device)
         batch = _Batch(self, events, input_BL, last_B)
         batch.assert_identity()
-        for boundary in self.boundaries:
-            yield from batch.main(boundary)
-        yield from batch.controls()
+        yield from batch.cells()
+
+
+@dataclass(frozen=True, slots=True)
+class _Crossed:
+    """One arm at one boundary: what left the last layers of its crossed cells, (B, D) each.
+
+    ``ends`` are (b, d), (d, b) and, where the arm's state is not the descendant's own, (d, d).
+    """
+
+    boundary: int
+    arm: str
+    distance_B: list[float]
+    ends: list[Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """What one readout makes of one end: margins and the most probable ids, by event."""
+
+    margins: list[float]
+    tops: list[int]
 
 
 class _Batch:
@@ -137,11 +158,14 @@ class _Batch:
         self.input_BL, self.last_B = input_BL, last_B
         self.models = (crossing.base, crossing.descendant)
         self.states = [model.states(input_BL, last_B, set(crossing.boundaries)) for model in self.models]
-        self.own = [self._read(self._at(states.final)) for states in self.states]
+        self.own = [self._logits(self._at(states.final)) for states in self.states]
 
     def assert_identity(self) -> None:
-        """Each model under its own readout, and cut at one boundary, must be itself."""
-        boundary = self.crossing.checked
+        """Each model under its own readout, and cut at the last boundary that is asked, must be itself.
+
+        The late layers of earlier boundaries were checked when the model was made ready to be cut.
+        """
+        boundary = max(self.crossing.boundaries)
         for side, (model, states) in enumerate(zip(self.models, self.states, strict=True)):
             # readouts are the descendant's first
             read_BV = self.own[side][1 - side]
@@ -158,16 +182,26 @@ class _Batch:
                 "Take `numerics: {dtype: float32}`, or leave the pair out",
             )
 
-    def main(self, boundary: int) -> Iterator[Cell]:
+    def cells(self) -> Iterator[Cell]:
+        """Late layers for every boundary and arm first, then all their ends under both readouts together."""
+        crossed = [self._main(boundary) for boundary in self.crossing.boundaries]
+        crossed += self._controls(next(one for one in crossed if one.boundary == self.crossing.checked))
+        reads = self._read([end for one in crossed for end in one.ends])
+        own = [[self._summary(logits_BV) for logits_BV in by_readout] for by_readout in self.own]
+        for one in crossed:
+            ends = [next(reads) for _ in one.ends]
+            cells = [own[0], *ends] if len(ends) == len(CELLS) - 1 else [own[0], *ends, own[1]]
+            yield from self._cells(one, cells)
+
+    def _main(self, boundary: int) -> _Crossed:
         """The natural states: the two crossed cells are run, the two others are the models' own ends."""
         base_BLD, descendant_BLD = (states.at[boundary] for states in self.states)
-        under_desc = self._late(1, boundary, base_BLD)
-        under_base = self._late(0, boundary, descendant_BLD)
-        yield from self._cells(boundary, MAIN, (under_desc, under_base, self.own[1]), descendant_BLD)
+        ends = [self._late(1, boundary, base_BLD), self._late(0, boundary, descendant_BLD)]
+        return _Crossed(boundary, MAIN, self._distance(boundary, descendant_BLD), ends)
 
-    def controls(self) -> Iterator[Cell]:
-        """Other states in the descendant's place, at one boundary."""
-        boundary = self.crossing.checked
+    def _controls(self, main: _Crossed) -> list[_Crossed]:
+        """Other states in the descendant's place, at the boundary of ``main``."""
+        boundary = main.boundary
         base_BLD, descendant_BLD = (states.at[boundary] for states in self.states)
         arms: dict[str, Tensor] = {}
         for share in self.crossing.interpolate:
@@ -178,50 +212,65 @@ class _Batch:
             order, sign = torch.from_numpy(order_D), torch.from_numpy(sign_D)
             moved_BLD = change_BLD[..., order.to(change_BLD.device)] * sign.to(change_BLD)
             arms[PERMUTED] = base_BLD + moved_BLD
-        under_desc = self._late(1, boundary, base_BLD) if arms else None
-        for arm, state_BLD in arms.items():
-            under = [self._late(side, boundary, state_BLD) for side in (0, 1)]
-            yield from self._cells(boundary, arm, (under_desc, *under), state_BLD)
+        return [
+            _Crossed(
+                boundary,
+                arm,
+                self._distance(boundary, state_BLD),
+                [main.ends[0], *(self._late(side, boundary, state_BLD) for side in (0, 1))],
+            )
+            for arm, state_BLD in arms.items()
+        ]
 
-    def _late(self, side: int, boundary: int, hidden_BLD: Tensor) -> list[Tensor]:
-        return self._read(self._at(self.models[side].late(self.input_BL, boundary, hidden_BLD)))
+    def _late(self, side: int, boundary: int, hidden_BLD: Tensor) -> Tensor:
+        return self._at(self.models[side].late(self.input_BL, boundary, hidden_BLD))
 
     def _at(self, hidden_BLD: Tensor) -> Tensor:
         return hidden_BLD[torch.arange(len(self.events), device=hidden_BLD.device), self.last_B]
 
-    def _read(self, final_BD: Tensor) -> list[Tensor]:
+    def _distance(self, boundary: int, state_BLD: Tensor) -> list[float]:
+        base_BD, other_BD = self._at(self.states[0].at[boundary]).float(), self._at(state_BLD).float()
+        distance_B: list[float] = ((other_BD - base_BD).norm(dim=-1) / base_BD.norm(dim=-1)).tolist()
+        return distance_B
+
+    def _logits(self, final_BD: Tensor) -> list[Tensor]:
         """Logits under the descendant's readout and under the base's."""
         return [model.read_out(final_BD[:, None])[:, 0] for model in reversed(self.models)]
 
-    def _cells(
-        self, boundary: int, arm: str, ends: Sequence[list[Tensor] | None], state_BLD: Tensor
-    ) -> Iterator[Cell]:
-        base_BD, other_BD = self._at(self.states[0].at[boundary]).float(), self._at(state_BLD).float()
-        distance_B = (other_BD - base_BD).norm(dim=-1) / base_BD.norm(dim=-1)
+    def _read(self, ends: list[Tensor]) -> Iterator[list[_Read]]:
+        """Every end under the descendant's readout and under the base's; several in one product."""
+        num_events = len(self.events)
+        num_ids = self.models[0].model.get_output_embeddings().weight.shape[0]
+        size = max(1, LOGIT_ELEMENTS // (num_events * num_ids))
+        for start in range(0, len(ends), size):
+            together = ends[start : start + size]
+            by_readout = [logits.split(num_events) for logits in self._logits(torch.cat(together))]
+            for logits in zip(*by_readout, strict=True):
+                yield [self._summary(logits_BV) for logits_BV in logits]
+
+    def _cells(self, crossed: _Crossed, ends: Sequence[Sequence[_Read]]) -> Iterator[Cell]:
         for place, readout in enumerate(READOUTS):
-            logits = [self.own[0][place], *(end[place] for end in ends if end is not None)]
-            tops = [logits_BV.argmax(-1).tolist() for logits_BV in logits]
-            margins = [self._margins(logits_BV) for logits_BV in logits]
+            reads = [end[place] for end in ends]
             for row, event in enumerate(self.events):
                 yield Cell(
                     event.event,
-                    boundary,
+                    crossed.boundary,
                     readout,
-                    arm,
-                    tuple(margin[row] for margin in margins),
-                    tuple(top[row] for top in tops),
-                    float(distance_B[row]),
+                    crossed.arm,
+                    tuple(read.margins[row] for read in reads),
+                    tuple(read.tops[row] for read in reads),
+                    crossed.distance_B[row],
                 )
 
-    def _margins(self, logits_BV: Tensor) -> list[float]:
+    def _summary(self, logits_BV: Tensor) -> _Read:
         rows_B = torch.arange(len(self.events), device=logits_BV.device)
-        ids = [
-            torch.tensor([getattr(event, name) for event in self.events], device=logits_BV.device)
+        own_B, base_B = (
+            logits_BV[rows_B, torch.tensor([getattr(event, name) for event in self.events]).to(rows_B.device)]
             for name in ("descendant_id", "base_id")
-        ]
-        wide = logits_BV.double().cpu() if logits_BV.device.type == "mps" else logits_BV.double()
-        margin_B: list[float] = (wide[rows_B, ids[0]] - wide[rows_B, ids[1]]).tolist()
-        return margin_B
+        )
+        # a device may lack float64
+        margins = own_B.cpu().double() - base_B.cpu().double()
+        return _Read(margins.tolist(), logits_BV.argmax(-1).tolist())
 
 
 def _signed_permutation(width: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
