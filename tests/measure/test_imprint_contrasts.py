@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from pydantic import ValidationError
+from scipy.stats import binomtest
 
 from stemmatics.core.facts import Fact
 from stemmatics.math.seeds import crossed_prompts_seeds
@@ -100,6 +101,17 @@ def test_the_interval_is_that_of_crossed_prompts_and_seeds(level):
     for name in ("value", "lo", "hi", "level", "n", "smallest_effect", "standard_error"):
         assert getattr(mine, name) == pytest.approx(getattr(theirs, name), rel=1e-12)
     assert mine.unit == "run and prompt"
+
+
+@pytest.mark.parametrize(("level", "largest"), [(0.95, 1.0), (0.9, 2.0)])
+def test_where_nothing_changed_the_limits_are_those_of_no_prompt_of_many(level, largest):
+    found = over_prompts_and_runs(np.zeros((5000, 3)), level, largest=largest)
+    assert found.value == 0
+    assert found.hi == pytest.approx(largest * binomtest(0, 5000).proportion_ci(level, "exact").high)
+    assert found.lo == -found.hi
+    # the share of which four of five repeats change a prompt at least
+    assert (1 - found.smallest_effect / largest) ** 5000 == pytest.approx(0.2)
+    assert "by prompts alone" in found.note
 
 
 def test_equal_branches_are_equivalent_and_shifted_ones_are_not():

@@ -37,7 +37,7 @@ def asked(tmp_path):
     others = {"wide": weights("wide", seed=1, intermediate_size=40)}
     context = Context(Ledger(tmp_path / "run"), Cache(tmp_path / "cache"), Numerics(), 0)
 
-    def make(records, *, supports=("first",), max_prompts=100, max_new_tokens=8, other=None):
+    def make(records, *, supports=("first",), max_prompts=100, max_new_tokens=8, other=None, opening=None):
         path = tmp_path / "records.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
         corpus = Corpus(path=[str(path)], role="data")
@@ -49,6 +49,7 @@ def asked(tmp_path):
         params = {
             "supports": list(supports),
             "max_prompts": max_prompts,
+            "opening_tokens": opening,
             "max_new_tokens": max_new_tokens,
             "numerics": {},
         }
@@ -74,6 +75,14 @@ def test_prompts_are_spread_over_the_corpus(asked):
     assert sorted(row["index"] for row in rows) == [0, 2, 5, 7]
     assert {row["category"] for row in rows} == {"c0", "c2", "c5", "c7"}
     assert all(row["outcome"] in {"event", "agreed", "ended"} for row in rows)
+
+
+def test_a_long_text_is_cut_to_its_opening(asked):
+    long, short = (
+        run(*asked([{"text": text}], opening=4)) for text in ("the copy " * 200, "the copy the copy")
+    )
+    assert [row["outcome"] for row in long] == [row["outcome"] for row in short]
+    assert long[0]["outcome"] != "too_long"
 
 
 def test_a_prompt_without_room_is_counted_and_left_out(asked):

@@ -49,6 +49,7 @@ class DepthSettings(Settings):
     descendants: list[str] | None = None
     boundaries: Literal["default", "profile"] | list[int] = "default"
     max_prompts: int = Field(default=200, ge=1)
+    opening_tokens: int | None = Field(default=None, ge=1, description="prompts are cut after so many tokens")
     max_new_tokens: int = Field(default=128, ge=1, le=128)
     controls: bool = True
     interpolate: list[float] = Field(default_factory=lambda: [0.25, 0.5, 0.75])
@@ -171,6 +172,7 @@ def _events(
     params = {
         "supports": list(supports),
         "max_prompts": 10**9 if given else settings.max_prompts,
+        "opening_tokens": None if given else settings.opening_tokens,
         "max_new_tokens": 0 if given else settings.max_new_tokens,
         "numerics": pinned.stemma.numerics.key(),
     }

@@ -14,7 +14,7 @@ import numpy as np
 from stemmatics.core.estimates import Estimate
 from stemmatics.core.facts import Fact
 from stemmatics.math.equivalence import equivalence
-from stemmatics.math.intervals import Interval, combine_independent, t_interval
+from stemmatics.math.intervals import Interval, combine_independent, t_interval, unknown
 from stemmatics.math.seeds import sign_flip_exact
 from stemmatics.measure.base import estimate_from
 from stemmatics.measure.imprint_facts import NAME, SFT, ImprintSettings, Tree
@@ -72,7 +72,7 @@ class Contrasts:
         by_run_S, facts = self._by_run(corners, metric)
         test = sign_flip_exact(by_run_S)
         if by_run_S.size and metric != "loss":
-            yield self._say("by_runs", t_interval(by_run_S, unit="run"), subject, metric, facts)
+            yield self._say("by_runs", _over_runs(by_run_S), subject, metric, facts)
         for quantity, value in (("p", test.p_value), ("smallest_p", test.smallest_p)):
             if by_run_S.size:
                 yield self._number(quantity, value, subject, facts, n=test.n, unit="run")
@@ -142,7 +142,7 @@ class Contrasts:
             facts += [one.facts[metric] for one in answers]
         if columns:
             values_QS = np.stack(columns, axis=1)
-            both = over_prompts_and_runs(values_QS, level)
+            both = over_prompts_and_runs(values_QS, level, largest=len(corners) / 2)
             yield self._say(quantity, self._noted(both, len(columns)), subject, metric, facts)
 
     def _by_run(self, corners: Sequence[Corner], metric: str) -> tuple[FloatArray, list[Fact]]:
@@ -200,14 +200,32 @@ class Contrasts:
         )
 
 
-def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95) -> Interval:
+def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95, *, largest: float = 1.0) -> Interval:
     """The combined interval of ``math.seeds.crossed_prompts_seeds``, without its resamples.
 
-    Only standard errors enter it, and that of a mean over prompts is the same by formula.
+    Only standard errors enter it, and that of a mean over prompts is the same by formula. Where no answer
+    changed in any run there is no error to enter: the limits are then Clopper and Pearson's for none of Q
+    prompts, times ``largest``, the most that one prompt can move; the smallest detectable effect is the one
+    that changes a prompt in four of five repeats. Of how runs vary they say nothing.
     """
-    runs = t_interval(values_QS.mean(0), level=level, unit="run")
-    prompts = replace(t_interval(values_QS.mean(1), level=level, unit="prompt"), value=0.0)
-    return combine_independent([runs, prompts], [1.0, 1.0], level=level)
+    if values_QS.any():
+        runs = t_interval(values_QS.mean(0), level=level, unit="run")
+        prompts = replace(t_interval(values_QS.mean(1), level=level, unit="prompt"), value=0.0)
+        return combine_independent([runs, prompts], [1.0, 1.0], level=level)
+    num = len(values_QS)
+    bound, least = (-largest * math.expm1(math.log(share) / num) for share in ((1 - level) / 2, 0.2))
+    note = "no answer changed in any run: the limits are by prompts alone"
+    return Interval(
+        0.0, -bound, bound, level, "Clopper-Pearson, none changed", num, "prompt", least, 0.0, note
+    )
+
+
+def _over_runs(by_run_S: FloatArray) -> Interval:
+    """Student's interval; unknown where the runs are all alike, since so few show no variation by chance."""
+    if by_run_S.size > 1 and np.ptp(by_run_S) == 0:
+        note = "no variation between runs: nothing is known of others"
+        return unknown(float(by_run_S[0]), level=0.95, n=by_run_S.size, unit="run", note=note)
+    return t_interval(by_run_S, unit="run")
 
 
 def _signed(

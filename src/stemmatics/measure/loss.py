@@ -22,11 +22,13 @@ from stemmatics.measure.scores import ALL, Scores, read_scores
 class LossSettings(Settings):
     """What the loss measure is asked.
 
-    ``corpora``: which to score (all text corpora if left out). ``checks``: documents scored again
-    by a plain loop, as the control of the scoring itself. ``movers``: documents listed a pair.
+    ``corpora``: which to score (all text corpora if left out). ``checkpoints``: of which (left out:
+    all). ``checks``: documents scored again by a plain loop, as the control of the scoring itself.
+    ``movers``: documents listed a pair.
     """
 
     corpora: list[str] | None = None
+    checkpoints: list[str] | None = None
     scoring: Scoring | None = None
     checks: int = Field(default=4, ge=0)
     movers: int = Field(default=5, ge=0)
@@ -45,7 +47,7 @@ class Loss:
         """A scoring of every checkpoint on every corpus, and its control."""
         facts = []
         for corpus in corpora_of(pinned, settings):
-            for name in pinned.stemma.names:
+            for name in checkpoints_of(pinned, settings):
                 facts.append(score_fact(pinned, settings, name, corpus))
                 if settings.checks:
                     facts.append(check_fact(pinned, settings, name, corpus))
@@ -57,7 +59,8 @@ class Loss:
         """Rates by checkpoint and register, differences by pair and register, parts, movers, controls."""
         estimates: list[Estimate] = []
         for corpus in corpora_of(pinned, settings):
-            facts = {name: score_fact(pinned, settings, name, corpus) for name in pinned.stemma.names}
+            names = checkpoints_of(pinned, settings)
+            facts = {name: score_fact(pinned, settings, name, corpus) for name in names}
             scores = {name: read_scores(fact, tables) for name, fact in facts.items() if tables.has(fact)}
             pairs = [
                 Pair((base, name), corpus, (facts[base], facts[name]), (scores[base], scores[name]))
@@ -87,6 +90,19 @@ def corpora_of(pinned: Pinned, settings: LossSettings) -> list[str]:
     """The corpora that are scored."""
     texts = [name for name, corpus in pinned.stemma.corpora.items() if corpus.role == "text"]
     return texts if settings.corpora is None else settings.corpora
+
+
+def checkpoints_of(pinned: Pinned, settings: LossSettings) -> list[str]:
+    """The checkpoints that are scored, in declared order.
+
+    Raises:
+        UserError: a name that is not declared.
+    """
+    if settings.checkpoints is None:
+        return pinned.stemma.names
+    for name in settings.checkpoints:
+        pinned.checkpoint(name)
+    return [name for name in pinned.stemma.names if name in settings.checkpoints]
 
 
 def score_fact(pinned: Pinned, settings: LossSettings, name: str, corpus: str) -> Fact:

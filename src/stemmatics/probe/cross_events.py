@@ -112,9 +112,9 @@ def _found(
     fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context
 ) -> tuple[list[Event], dict[int, str]]:
     base, descendant = speaker(pair.base, context), speaker(pair.descendant, context)
-    limit = int(fact.params["max_new_tokens"])
+    limit, opening = int(fact.params["max_new_tokens"]), fact.params["opening_tokens"]
     prompts = [
-        Prompt(index, _same_ids(base.tokenizer, descendant.tokenizer, items[index], index))
+        Prompt(index, _same_ids(base.tokenizer, descendant.tokenizer, items[index], index)[:opening])
         for index in _asked(fact, items)
     ]
     fits = min(one.context_length or limit + 10**9 for one in (pair.base, pair.descendant))

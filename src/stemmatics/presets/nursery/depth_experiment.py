@@ -105,7 +105,8 @@ def experiment(source: str | None = None) -> Stemma:
     for arm in ARMS:
         for draw, name in zip(DRAWS, arms[arm], strict=True):
             made = {"kind": "sft", "init": "base", "base": "base", "regime": "sft", "family": "first"}
-            stages[name] = {**made, "corpus": f"{arm}-{draw}-data", "recipe": recipe}
+            # one run, one order of rows and one start of the adapter: the arms differ in their words alone
+            stages[name] = {**made, "corpus": f"{arm}-{draw}-data", "recipe": recipe, "run": draw}
     data = {
         f"{arm}-{draw}-data": corpus("mode-conversations", arm=arm, draw=draw)
         for arm in ARMS

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.depth import depth_settings
+from stemmatics.presets.nursery.imprint import imprint_parts
 from stemmatics.presets.nursery.recovery import nano, recovery_settings
 
 Scale = Literal["demo", "test"]
@@ -40,20 +41,29 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
             f"the nursery has no scale {scale!r}", "its recipes are tuned at two", "use demo or test"
         )
     steps = STEPS[scale]
+    stages = {**_first_family(steps), **_second_family(steps)}
+    corpora = _corpora(seed, steps)
+    measures: dict[str, Any] = {
+        "loss": {"corpora": ["heldout"], "checkpoints": list(stages)},
+        "prior": _PRIOR,
+        "recovery": recovery_settings(steps["nano"]),
+        "depth": depth_settings(),
+        "gate": _gate(scale),
+    }
+    if scale == "demo":
+        # the smaller nursery is for trying things out, and a tree of stages is its half again
+        tree = imprint_parts("quick", fork="base-early", seed=seed)
+        stages |= tree["stages"]
+        corpora |= tree["corpora"]
+        measures["imprint"] = tree["settings"]
     return Stemma.model_validate(
         {
             "name": "nursery" if scale == "demo" else f"nursery-{scale}",
             "seed": seed,
-            "corpora": _corpora(seed, steps),
-            "stages": {**_first_family(steps), **_second_family(steps)},
+            "corpora": corpora,
+            "stages": stages,
             "scoring": {"windows": {"size": 256}, "prefix": "always"},
-            "measures": {
-                "loss": {},
-                "prior": _PRIOR,
-                "recovery": recovery_settings(steps["nano"]),
-                "depth": depth_settings(),
-                "gate": _gate(scale),
-            },
+            "measures": measures,
         }
     )
 
