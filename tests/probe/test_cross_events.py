@@ -14,6 +14,7 @@ from stemmatics.lm.contents import content_hash
 from stemmatics.lm.pin import pin
 from stemmatics.probe.base import Context
 from stemmatics.probe.corpus import CorpusProbe
+from stemmatics.probe.cross import Cross
 from stemmatics.probe.cross_events import Events
 from stemmatics.probe.cross_models import pair_key
 from stemmatics.probe.cross_private import read_events
@@ -40,7 +41,7 @@ def asked(tmp_path):
     def make(records, *, supports=("first",), max_prompts=100, max_new_tokens=8, other=None, opening=None):
         path = tmp_path / "records.jsonl"
         path.write_text("".join(json.dumps(record) + "\n" for record in records))
-        corpus = Corpus(path=[str(path)], role="data")
+        corpus = Corpus(path=[str(path)], role="data" if opening is None else "text")
         params = {"content_sha256": content_hash(corpus), "num_documents": len(records), "seed": 0}
         where = corpus.model_dump(mode="json", by_alias=True)
         fact = Fact("corpus", 1, params, label="records", where=where)
@@ -83,6 +84,7 @@ def test_a_long_text_is_cut_to_its_opening(asked):
     )
     assert [row["outcome"] for row in long] == [row["outcome"] for row in short]
     assert long[0]["outcome"] != "too_long"
+    assert run(*asked([{"text": ""}], opening=4))[0]["outcome"] == "empty"
 
 
 def test_a_prompt_without_room_is_counted_and_left_out(asked):
@@ -161,6 +163,13 @@ def test_facts_of_one_pair_share_a_load(asked):
     assert first.key in closure([first])
 
 
-def test_a_pair_that_can_not_be_crossed_is_refused_before_it_is_asked(asked):
-    with pytest.raises(UserError, match="can't be crossed: architecture differs"):
-        run(*asked([{"prompt": "the"}], other="wide"))
+def test_a_pair_that_can_not_be_crossed_is_an_answer_and_nobody_is_asked(asked):
+    fact, context = asked([{"prompt": "the"}], other="wide")
+    assert [row["outcome"] for row in run(fact, context)] == ["refused"]
+    params = {"boundaries": "default", "interpolate": [], "permute": False, "numerics": {}}
+    needs = {name: fact.needs[name] for name in ("base", "descendant")}
+    crossed = Fact("cross", 1, params, {**needs, "events": fact}, label="cross")
+    (made,) = Cross().run([crossed], context)
+    assert made.tables["cells"].num_rows == 0
+    (summary,) = made.tables["crossing"].to_pylist()
+    assert "can't be crossed: architecture differs" in summary["refusal"]

@@ -399,10 +399,18 @@ def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, t
     assert ran.code == 0, ran.out
     found = load_run(root)
     assert "tokenizers differ" in one(found, "prior.delta").note
+    refused = one(found, "depth.refused")
+    assert np.isnan(refused.value)
+    assert "can't be crossed" in refused.note
+    assert len(refused.note) < 500
     assert one(found, "loss.delta.byte", register="all").n > 0
     assert "tokenizers differ" in (root / "report.html").read_text()
 
 
-def test_compare_gives_shares(finished_run):
+def test_compare_gives_shares_and_crosses_openings_of_the_text(finished_run):
     found = load_run(finished_run)
     assert one(found, "prior.sym", arm="joint", reading="selected")
+    interaction = one(found, "depth.interaction", readout="descendant", arm="main")
+    assert interaction.subject["events"] == "text"
+    assert interaction.n > 0
+    assert one(found, "depth.floor.interaction")

@@ -198,8 +198,14 @@ def test_weights_that_are_not_finite_fail_and_say_so(tiny, tmp_path, stemma_comm
     failures = ran.json()["failures"]
     waited = failures.pop("prior_floor base damaged as descendant on text")
     assert "it needs 'descendant on text' (prior), which failed" in waited
+    # a floor of depth waits for the loss that it is matched to
+    for probe in ("events", "cross"):
+        assert "which failed" in failures.pop(f"{probe} base and its damaged copy (as descendant) on text")
+    assert "not finite" in failures.pop("noise_scale base damaged as descendant")
     assert set(failures) == {f"{probe} descendant on text" for probe in ("score", "reference", "prior")}
     assert all("is not finite" in reason for reason in failures.values())
+    said = Ledger(root).read("estimates", manifest(root)["estimates"]["depth"])["note"].to_pylist()
+    assert any("can't be crossed" in note for note in said)
     assert any("base" in name for name in estimates(root))
 
 
@@ -273,7 +279,15 @@ def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, m
     shutil.copy(tiny / "other" / "model.safetensors", model / "model.safetensors")
     made.clear()
     assert stemma_command(*words).code == 0
-    assert sorted(made) == [
+    of_depth = {
+        "cross base and descendant on text",
+        "cross base and its damaged copy (as descendant) on text",
+        "events base and descendant on text",
+        "events base and its damaged copy (as descendant) on text",
+        "noise_scale base damaged as descendant",
+    }
+    assert of_depth < set(made)
+    assert sorted(set(made) - of_depth) == [
         # the support of a correction is the pair's, so that the base's fit is another one too
         "prior base on text",
         "prior descendant on text",

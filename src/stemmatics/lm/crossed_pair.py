@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import textwrap
+
 from stemmatics.core.errors import UserError
 from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.compat import Description, compare_descriptions
 from stemmatics.lm.crossed import Crossable
 
+_MOST_CHARACTERS = 80
 # findings of `lm.compat` that forbid it: other ids, other positions, other layers
 _FORBIDDING = ("vocabulary", "vocabulary size", "tokens of one alone", "prefix ids", "RoPE", "architecture")
 
@@ -49,8 +52,10 @@ def _is_head(base: Loaded, descendant: Loaded, name: str) -> bool:
 
 
 def _unlike(base: Loaded, descendant: Loaded, field: str, first: str, second: str) -> UserError:
+    # a vocabulary may be listed whole
+    values = (textwrap.shorten(str(value), _MOST_CHARACTERS, placeholder=" ...") for value in (first, second))
     return UserError(
         f"{base.pin.source} and {descendant.pin.source} can't be crossed: {field} differs",
-        f"it is {first} in the first and {second} in the second",
+        "it is {} in the first and {} in the second".format(*values),
         "Cross a descendant with the base that it was trained from",
     )

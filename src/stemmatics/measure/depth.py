@@ -44,7 +44,8 @@ class Depth:
             if tables.has(question.cross)
         ]
         found = [estimate for pair in done for estimate in pair.all()]
-        return [*found, *across_pairs(done, rng), *contrast_estimates(pinned, settings, tables, rng)]
+        crossed = [pair for pair in done if not pair.crossed.refusal]
+        return [*found, *across_pairs(crossed, rng), *contrast_estimates(pinned, settings, tables, rng)]
 
     def findings(
         self, pinned: Pinned, settings: DepthSettings, estimates: Mapping[str, Estimate]

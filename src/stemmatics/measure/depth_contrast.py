@@ -15,7 +15,7 @@ from stemmatics.math.seeds import crossed_prompts_seeds, sign_flip_exact
 from stemmatics.measure.base import Tables, estimate_from
 from stemmatics.measure.depth_events import Crossed
 from stemmatics.measure.depth_facts import MANIFEST, DepthSettings, Question, on_manifest
-from stemmatics.measure.depth_pairs import NAME, exact
+from stemmatics.measure.depth_pairs import NAME, PairEstimates, exact
 
 ARMS = ("first", "second")
 
@@ -45,13 +45,21 @@ def contrast_estimates(
     """Interaction of each trained model, their difference by seed, and over seeds.
 
     The events of the two arms are the same items in the same order, so that the difference is paired
-    by item within a seed. n/a where a model is missing.
+    by item within a seed. Nothing where a model is missing, and the reason where a pair can't be crossed.
     """
     asked = contrast_questions(pinned, settings)
     if not asked or not all(tables.has(question.cross) for question in asked):
         return []
+    crossed = [Crossed(question.cross, tables) for question in asked]
+    if any(one.refusal for one in crossed):
+        return [
+            estimate
+            for question, one in zip(asked, crossed, strict=True)
+            if one.refusal
+            for estimate in PairEstimates(question, tables, rng).all()
+        ]
     half = len(asked) // 2
-    values = [_interactions(question, tables) for question in asked]
+    values = [one.rows(MANIFEST).cells.interactions for one in crossed]
     if len({one.size for one in values}) > 1:
         raise UserError(
             "the arms of the contrast have other numbers of events",
@@ -73,10 +81,6 @@ def contrast_estimates(
         facts = [asked[seed].cross, asked[half + seed].cross]
         found.append(_estimate("contrast.by_seed", interval, {"seed": str(seed + 1)}, facts))
     return found + _over_seeds(differences_ES, [question.cross for question in asked], rng)
-
-
-def _interactions(question: Question, tables: Tables) -> FloatArray:
-    return Crossed(question.cross, tables).rows(MANIFEST).cells.interactions
 
 
 def _over_seeds(differences_ES: FloatArray, facts: list[Fact], rng: np.random.Generator) -> list[Estimate]:

@@ -46,6 +46,11 @@ class Crossed:
         (self.summary,) = tables.read(fact, "crossing").to_pylist()
 
     @property
+    def refusal(self) -> str:
+        """Why the pair was not crossed; empty where it was."""
+        return str(self.summary.get("refusal") or "")
+
+    @property
     def main_boundary(self) -> int:
         """The boundary of the main numbers and of the controls."""
         return int(self.summary["main_boundary"])

@@ -39,8 +39,9 @@ class Contrast(Settings):
 class DepthSettings(Settings):
     """Prompts, or a manifest of events, or a contrast of two arms; where to cut; which controls.
 
-    ``floor`` is the text on which the base is damaged by as much as each descendant lost: ``auto`` for
-    the first scored corpus, ``none`` for no floor.
+    ``opening_tokens`` makes prompts of a text's documents, cut after so many. ``floor`` is the text on
+    which the base is damaged by as much as each descendant lost: ``auto`` for the first scored corpus,
+    ``none`` for no floor.
     """
 
     prompts: str | None = None
@@ -49,7 +50,9 @@ class DepthSettings(Settings):
     descendants: list[str] | None = None
     boundaries: Literal["default", "profile"] | list[int] = "default"
     max_prompts: int = Field(default=200, ge=1)
-    opening_tokens: int | None = Field(default=None, ge=1, description="prompts are cut after so many tokens")
+    opening_tokens: int | None = Field(
+        default=None, ge=1, description="documents of a text, cut after so many tokens"
+    )
     max_new_tokens: int = Field(default=128, ge=1, le=128)
     controls: bool = True
     interpolate: list[float] = Field(default_factory=lambda: [0.25, 0.5, 0.75])

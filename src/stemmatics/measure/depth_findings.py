@@ -8,7 +8,7 @@ from dataclasses import replace
 from stemmatics.core.estimates import Claim, Estimate, Sentence
 from stemmatics.measure.base import Findings, known
 from stemmatics.measure.depth_charts import charts
-from stemmatics.measure.depth_pairs import DEGENERATE, NAME
+from stemmatics.measure.depth_pairs import DEGENERATE, NAME, REFUSED
 from stemmatics.measure.depth_tables import COUNT, LOGITS, SHARE, Estimates, like, main_of, of, tables
 
 BESIDE = (
@@ -22,15 +22,22 @@ def findings(estimates: Estimates) -> Findings:
     """Main numbers first; what they do not say stands beside them."""
     mains = list(of(estimates, "interaction", readout="descendant", arm="main"))
     sentences = [*_over_all(estimates), *_pairs(estimates, mains), *_contrast(estimates)]
+    refused = [_refused(one) for one in of(estimates, REFUSED)]
     # beside every result, on the first page too
     if sentences:
         sentences += [Sentence(text, topic=NAME) for text in BESIDE]
         sentences.append(Sentence(" ".join(BESIDE)))
-    return Findings(sentences, tables(estimates, mains), charts(estimates))
+    return Findings(sentences, tables(estimates, mains), charts(estimates), refused)
 
 
 def _name(one: Estimate) -> dict[str, Claim | str]:
     return {name: one.subject[name] for name in ("base", "descendant", "events")}
+
+
+def _refused(one: Estimate) -> str:
+    return (
+        f"{one.subject['base']} → {one.subject['descendant']} on {one.subject['events']}: refused: {one.note}"
+    )
 
 
 def _limits(name: str, one: Estimate, form: str) -> dict[str, Claim | str]:

@@ -22,6 +22,7 @@ from stemmatics.measure.depth_facts import EARLIER, FIRST, LATER, MANIFEST, Ques
 
 NAME = "depth"
 FLOOR: Tag = "floor"
+REFUSED = "refused"
 DEGENERATE = "degenerate: the earlier states are the same, so that nothing is crossed"
 _EFFECTS = ("effect_after_base", "effect_after_descendant", "interaction")
 
@@ -39,7 +40,9 @@ class PairEstimates:
         self.note = DEGENERATE if self.crossed.largest_distance == 0 else ""
 
     def all(self) -> list[Estimate]:
-        """Everything that can be said of the pair."""
+        """Everything that can be said of the pair; where it was refused, why."""
+        if self.crossed.refusal:
+            return [self._make(REFUSED, nothing(self.crossed.refusal), units="logits")]
         found = [*self._counts(), *self._checks()]
         for readout in READOUTS:
             found += self._effects(self.crossed.rows(self.support, readout=readout), readout=readout)
@@ -91,7 +94,7 @@ class PairEstimates:
                 facts=facts,
                 about={"outcome": name},
             )
-            for name in ("event", "agreed", "ended", "too_long")
+            for name in ("event", "agreed", "ended", "too_long", "empty")
         ]
 
     def _checks(self) -> list[Estimate]:

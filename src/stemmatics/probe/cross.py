@@ -14,7 +14,7 @@ from stemmatics.lm.events import FIRST, MANIFEST, Event
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.cross_events import num_prompts
-from stemmatics.probe.cross_models import Pair, load_pair, pair_key
+from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of
 from stemmatics.probe.cross_private import read_events
 from stemmatics.store.schema import SCHEMAS
 
@@ -37,6 +37,10 @@ class Cross:
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """No id is stored: which of an event's two tokens comes first, and whether it changed."""
+        refusal = refusal_of(facts[0].needs["events"], context)
+        if refusal:
+            yield from each(facts, lambda fact: _stored(fact, [], {"num_events": 0, "refusal": refusal}))
+            return
         pair = load_pair(facts[0], context)
         yield from each(facts, lambda fact: _made(fact, pair, context))
 
@@ -72,7 +76,12 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         "dtype": str(model.dtype).removeprefix("torch."),
         "device": str(model.device),
         "attention": str(getattr(model.config, "_attn_implementation", "")),
+        "refusal": "",
     }
+    return _stored(fact, rows, summary)
+
+
+def _stored(fact: Fact, rows: list[dict[str, Any]], summary: dict[str, Any]) -> Made:
     return Made(
         fact,
         {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,16 @@ from stemmatics.lm.generate import encode_prompt
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
-from stemmatics.probe.cross_models import Pair, is_undamaged, load_pair, pair_key, speaker
+from stemmatics.probe.cross_models import (
+    Pair,
+    is_undamaged,
+    load_pair,
+    pair_key,
+    speaker,
+    why_uncrossable,
+)
 from stemmatics.probe.cross_private import write_events
-from stemmatics.probe.sources import records_of
+from stemmatics.probe.sources import corpus_of, documents_of, records_of
 from stemmatics.store.schema import SCHEMAS
 
 # tokens of a prompt where nothing is known of it yet
@@ -52,7 +60,11 @@ class Events:
             yield from each(facts, lambda fact: _nothing_parts(fact, context))
             return
         pair = load_pair(facts[0], context)
-        yield from each(facts, lambda fact: _made(fact, pair, context))
+        refusal = why_uncrossable(pair)
+        if refusal:
+            yield from each(facts, lambda fact: _refused(fact, refusal, context))
+        else:
+            yield from each(facts, lambda fact: _made(fact, pair, context))
 
 
 def num_prompts(fact: Fact) -> int:
@@ -61,7 +73,7 @@ def num_prompts(fact: Fact) -> int:
 
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
-    items = list(records_of(fact.needs["corpus"])())
+    items = _items(fact)
     if fact.params["supports"] == [MANIFEST]:
         events, without = _given(items, pair), {}
     else:
@@ -69,10 +81,25 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     return _stored(fact, items, events, without, context)
 
 
+def _items(fact: Fact) -> list[Mapping[str, Any]]:
+    """Records that hold prompts or events; the documents of a text where openings are asked for."""
+    corpus = fact.needs["corpus"]
+    if fact.params["opening_tokens"] is None or corpus_of(corpus).role != "text":
+        return list(records_of(corpus)())
+    return [{"text": one.text, "category": one.register} for one in documents_of(corpus)()]
+
+
 def _nothing_parts(fact: Fact, context: Context) -> Made:
     """Damage of size 0: the copy says what the base says, and neither has to be asked."""
-    items = list(records_of(fact.needs["corpus"])())
+    items = _items(fact)
     return _stored(fact, items, [], dict.fromkeys(_asked(fact, items), "agreed"), context)
+
+
+def _refused(fact: Fact, refusal: str, context: Context) -> Made:
+    """A pair that can't be crossed: nobody is asked."""
+    items = _items(fact)
+    made = _stored(fact, items, [], dict.fromkeys(_asked(fact, items), "refused"), context)
+    return replace(made, extra={**made.extra, "refusal": refusal})
 
 
 def _asked(fact: Fact, items: Sequence[Any]) -> list[int]:
@@ -95,7 +122,7 @@ def _stored(
             "event": None if event is None else event.event,
             "index": index,
             "item_id": documents[index],
-            "category": str(items[index].get("category", "all")),
+            "category": str(items[index].get("category") or "all"),
             "support": fact.params["supports"][0] if event is None else event.support,
             "outcome": outcome,
             "prefix_length": None if event is None else len(event.prefix_ids),
@@ -113,9 +140,13 @@ def _found(
 ) -> tuple[list[Event], dict[int, str]]:
     base, descendant = speaker(pair.base, context), speaker(pair.descendant, context)
     limit, opening = int(fact.params["max_new_tokens"]), fact.params["opening_tokens"]
+    asked = _asked(fact, items)
+    # a text may hold empty documents, a list of prompts may not hold empty prompts
+    empty = {index for index in asked if opening is not None and items[index].get("text") == ""}
     prompts = [
         Prompt(index, _same_ids(base.tokenizer, descendant.tokenizer, items[index], index)[:opening])
-        for index in _asked(fact, items)
+        for index in asked
+        if index not in empty
     ]
     fits = min(one.context_length or limit + 10**9 for one in (pair.base, pair.descendant))
     short = [prompt for prompt in prompts if len(prompt.ids) + limit <= fits]
@@ -127,6 +158,7 @@ def _found(
         on_done=lambda done: context.tell(fact, done, len(short), "prompts"),
     )
     without |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
+    without |= dict.fromkeys(empty, "empty")
     return [*events, *_controls(fact, base, descendant, events, context)], without
 
 

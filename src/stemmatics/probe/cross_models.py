@@ -5,10 +5,11 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
+from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Alter
 from stemmatics.lm.checkpoint import Loaded, load
-from stemmatics.lm.crossed_pair import refuse_unlike
+from stemmatics.lm.crossed_pair import cross
 from stemmatics.lm.events import Speaker
 from stemmatics.lm.tokens import TextTokenizer
 from stemmatics.probe.base import Context
@@ -18,7 +19,7 @@ from stemmatics.train.alter import alter
 
 @dataclass(frozen=True)
 class Pair:
-    """Base and descendant, alike in tokenizer, RoPE and shapes."""
+    """Base and descendant."""
 
     base: Loaded
     descendant: Loaded
@@ -30,18 +31,27 @@ def pair_key(fact: Fact) -> str:
 
 
 def load_pair(fact: Fact, context: Context) -> Pair:
-    """``base`` and ``descendant`` of a fact; with ``noise``, the base and a damaged copy of it.
-
-    Raises:
-        UserError: the two can't be crossed.
-    """
+    """``base`` and ``descendant`` of a fact; with ``noise``, the base and a damaged copy of it."""
     base = load_merged(fact.needs["base"], context)
     if "noise" in fact.needs:
         descendant = damaged(base, fact.needs["noise"], context)
     else:
         descendant = load_merged(fact.needs["descendant"], context)
-    refuse_unlike(base, descendant)
     return Pair(base, descendant)
+
+
+def why_uncrossable(pair: Pair) -> str:
+    """Why the two can't be crossed; empty where they can. An answer like any other, kept in the store."""
+    try:
+        cross(pair.base, pair.descendant)
+    except UserError as refusal:
+        return f"{refusal.what}: {refusal.why}"
+    return ""
+
+
+def refusal_of(events: Fact, context: Context) -> str:
+    """Why there are no events of a pair; empty where it can be crossed."""
+    return str(context.ledger.fact_record(events.key).get("refusal", ""))
 
 
 def load_merged(fact: Fact, context: Context) -> Loaded:

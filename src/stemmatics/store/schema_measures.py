@@ -170,7 +170,7 @@ MEASURE_SCHEMAS: dict[str, pa.Schema] = {
             ("distance", pa.float64()),
         ]
     ),
-    # one row a crossing: its stack, its identity check, and what it was computed with
+    # one row a crossing: its stack, its identity check, what it was computed with, or why there is none
     "crossing": pa.schema(
         [
             ("num_layers", pa.int64()),
@@ -181,6 +181,7 @@ MEASURE_SCHEMAS: dict[str, pa.Schema] = {
             ("dtype", pa.string()),
             ("device", pa.string()),
             ("attention", pa.string()),
+            ("refusal", pa.string()),
         ]
     ),
     # one row an event with a rule to be judged by: is the reply good after each of the two tokens

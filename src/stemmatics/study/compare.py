@@ -14,6 +14,8 @@ from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 from stemmatics.study.score import sources_of
 
+# Depth: openings of so many tokens of so many documents, continued by both; its floor is matched on a few.
+OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 40, 40, 8
 # A damage floor is fitted six times over; at a large vocabulary this much text takes minutes.
 PRIOR_BYTES = 64_000
 
@@ -41,7 +43,7 @@ def pair_stemma(
         # a correction is fitted on one half of the documents and scored on the other
         halves = corpus.model_copy(update={"eval_share": 0.5})
         corpora["text" if place == 0 else f"text-{place + 1}"] = halves
-    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": _prior(corpora.values())}
+    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": _prior(corpora.values()), "depth": _depth()}
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
         measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}
@@ -72,6 +74,18 @@ def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
     size = sum(file.stat().st_size for file in files)
     sample = 1.0 if size <= PRIOR_BYTES else max(1e-4, round(PRIOR_BYTES / size, 4))
     return {"sample": sample, "references": [], "draws": 100, "refits": 5}
+
+
+def _depth() -> dict[str, Any]:
+    """Where the two part when they go on from the first words of the first text's documents."""
+    return {
+        "prompts": "text",
+        "opening_tokens": OPENING_TOKENS,
+        "max_prompts": OPENINGS,
+        "max_new_tokens": CONTINUED_TOKENS,
+        "floor": "text",
+        "floor_documents": FLOOR_DOCUMENTS,
+    }
 
 
 def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:

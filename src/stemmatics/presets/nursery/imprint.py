@@ -28,9 +28,9 @@ SIZES: dict[ImprintScale, dict[str, int]] = {
         "fork": 300,
         "whole": 760,
         "window": 16,
-        "sft": 200,
-        "dpo": 16,
-        "grpo": 24,
+        "sft": 140,
+        "dpo": 8,
+        "grpo": 16,
         "requests": 6000,
         "harmless": 1000,
         "forms": 480,
@@ -42,8 +42,8 @@ SIZES: dict[ImprintScale, dict[str, int]] = {
         "whole": 760,
         "window": 8,
         "sft": 110,
-        "dpo": 12,
-        "grpo": 8,
+        "dpo": 8,
+        "grpo": 12,
         "requests": 240,
         "harmless": 60,
         "forms": 48,
@@ -217,7 +217,7 @@ def _strand(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int
         "corpus": "imprint-sft",
         "run": run,
         "regime": "sft",
-        "recipe": recipe(sizes["sft"], 2e-3, 8),
+        "recipe": recipe(sizes["sft"], 1.5e-3, 8),
     }
     stages[ends["dpo"]] = {
         "kind": "dpo",
@@ -226,7 +226,7 @@ def _strand(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int
         "run": run,
         "regime": "dpo",
         "beta": 0.1,
-        "recipe": recipe(sizes["dpo"], 3e-4, 8),
+        "recipe": recipe(sizes["dpo"], 2e-4, 8),
     }
     stages[ends["grpo"]] = {
         "kind": "grpo",
@@ -238,6 +238,6 @@ def _strand(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int
         "scale_rewards": "group",
         "num_generations": 4,
         "max_new_tokens": 12,
-        "recipe": recipe(sizes["grpo"], 3e-4, 16),
+        "recipe": recipe(sizes["grpo"], 1e-3, 16),
     }
     return {"window": window, "sft": sft, "ends": ends}
