@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 import torch
 import transformers
+from peft import LoraConfig, get_peft_model
 from tests.lm.architectures import ARCHITECTURES, VOCABULARY
 from tests.lm.tiny_checkpoints import make_checkpoint, make_model, make_tokenizer
 
@@ -104,6 +105,25 @@ def test_layers_are_counted_and_nothing_is_left_behind():
         assert not module._forward_hooks, name
         assert not module._forward_pre_hooks, name
         assert module.__dict__.keys() == before[name].keys(), name
+
+
+def test_a_base_and_its_adapter_are_crossed_as_base_and_merged_model(tmp_path):
+    base = make_checkpoint(tmp_path / "base", tokenizer=make_tokenizer())
+    adapted = get_peft_model(
+        load(str(base), Numerics()).model,
+        LoraConfig(r=2, target_modules=["q_proj", "down_proj"], init_lora_weights=False),
+    )
+    adapted.save_pretrained(tmp_path / "adapter")
+    merged = Crossable(adapted.merge_and_unload())
+    pair = [
+        load(spec, Numerics(), merge_adapter=True) for spec in (str(base), f"{base}+{tmp_path / 'adapter'}")
+    ]
+    first, second = cross(*pair)
+    ids_BL, last_B = batch()
+    states = first.states(ids_BL, last_B, [1])
+    under = second.late(ids_BL, 1, states.at[1])
+    assert apart(under, merged.late(ids_BL, 1, states.at[1])) <= 1e-5
+    assert apart(under, states.final) > 1e-3
 
 
 _SMALL = {

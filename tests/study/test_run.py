@@ -259,7 +259,13 @@ def test_other_settings_add_facts_and_prune_removes_the_old(study, made, tmp_pat
     assert {row["fact"] for row in shown} <= current
     assert max(row["num_tokens"] for row in shown) <= 8
 
+    private = root / "private"
+    private.mkdir(exist_ok=True)
+    dropped, kept = (private / f"events-{key}.jsonl" for key in (min(after - current), min(current)))
+    for path in (dropped, kept):
+        path.write_text("{}\n")
     removed = stemma_command("prune", root, "--json").json()["removed"]
+    assert (dropped.exists(), kept.exists()) == (False, True)
     assert set(removed) == after - current
     assert len(removed) == 3
     assert set(Ledger(root).done()) == current
