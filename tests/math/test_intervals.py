@@ -102,3 +102,11 @@ def test_wrong_counts_are_refused():
         intervals.wilson(21, 20)
     with pytest.raises(UserError, match="same units"):
         intervals.paired_t([1.0, 2.0], [1.0])
+
+
+def test_units_have_plurals():
+    assert [intervals.plural(unit) for unit in ("prompt", "family", "group of documents")] == [
+        "prompts",
+        "families",
+        "groups of documents",
+    ]

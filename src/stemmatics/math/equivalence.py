@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy import optimize, stats
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.intervals import Interval, check_level, unknown
+from stemmatics.math.intervals import Interval, check_level, plural, unknown
 from stemmatics.math.sums import FloatArray
 
 FEWEST_FOR_CHI2 = 25
@@ -103,7 +103,7 @@ def paired_score_interval(
     check_level(level)
     _check_counts(num_gained, num_lost, num_pairs)
     if num_pairs == 0:
-        return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {unit}s")
+        return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {plural(unit)}")
     z = float(stats.norm.ppf((1 + level) / 2))
     hi = _upper_limit(num_gained, num_lost, num_pairs, z)
     lo = -_upper_limit(num_lost, num_gained, num_pairs, z)

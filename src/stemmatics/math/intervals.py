@@ -57,6 +57,12 @@ def check_level(level: float) -> None:
         raise UserError(f"level {level} is not between 0 and 1", "a level is a probability", "give 0.95, say")
 
 
+def plural(unit: str) -> str:
+    """Several of a unit: prompts, families, groups of documents."""
+    head, of, rest = unit.partition(" of ")
+    return (f"{head[:-1]}ies" if head.endswith("y") else f"{head}s") + of + rest
+
+
 def unknown(value: float, *, level: float, n: int, unit: str, note: str) -> Interval:
     """An estimate whose limits nobody knows, and why."""
     return Interval(value, math.nan, math.nan, level, "none", n, unit, math.nan, math.nan, note)
@@ -77,7 +83,7 @@ def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "see
     reach = float(stats.t.ppf((1 + level) / 2, x_N.size - 1)) * error
     return Interval(
         value, value - reach, value + reach, level, "t", x_N.size, unit,
-        smallest_effect(error, x_N.size - 1, level), error, f"no variation between {unit}s" if same else "",
+        smallest_effect(error, x_N.size - 1, level), error, f"no variation between {plural(unit)}" if same else "",
     )  # fmt: skip
 
 
@@ -132,7 +138,7 @@ def wilson(num_successes: int, num_trials: int, *, level: float = 0.95, unit: st
     if not 0 <= k <= n:
         raise UserError(f"{k} successes of {n}", "a count can't pass its total", "check the two counts")
     if n == 0:
-        return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {unit}s")
+        return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {plural(unit)}")
     z = float(stats.norm.ppf((1 + level) / 2))
     centre = (k + z * z / 2) / (n + z * z)
     half = z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)

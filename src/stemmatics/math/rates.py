@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.bootstrap import FloatArray, Method, Statistic, bootstrap_limits
-from stemmatics.math.intervals import Interval, check_level, smallest_effect, unknown
+from stemmatics.math.intervals import Interval, check_level, plural, smallest_effect, unknown
 from stemmatics.math.sums import sum_by_label
 
 NUM_RESAMPLES = 10_000
@@ -43,7 +43,7 @@ def _unit_rows(
     if groups_N is None:
         return columns, unit
     _, grouped_GPC = sum_by_label(groups_N, columns)
-    return grouped_GPC, unit if len(grouped_GPC) == len(columns) else f"group of {unit}s"
+    return grouped_GPC, unit if len(grouped_GPC) == len(columns) else f"group of {plural(unit)}"
 
 
 def bootstrap_many(
@@ -102,11 +102,11 @@ def _with_note(interval: Interval, num_undefined: int, num_resamples: int) -> In
     if math.isnan(interval.value):
         notes.append("unknown: a value is missing or a denominator is 0")
     elif interval.standard_error == 0:
-        notes.append(f"no variation between {interval.unit}s")
+        notes.append(f"no variation between {plural(interval.unit)}")
     elif math.isnan(interval.lo) or math.isnan(interval.hi):
-        notes.append(f"too few {interval.unit}s that differ for a bootstrap")
+        notes.append(f"too few {plural(interval.unit)} that differ for a bootstrap")
     elif interval.n < FEWEST_MEASURED:
-        notes.append(f"under {FEWEST_MEASURED} {interval.unit}s: coverage may be under 93%")
+        notes.append(f"under {FEWEST_MEASURED} {plural(interval.unit)}: coverage may be under 93%")
     if num_undefined and not math.isnan(interval.value):
         notes.append(f"{num_undefined} of {num_resamples} resamples undefined, left out")
     return replace(interval, note="; ".join(notes))
