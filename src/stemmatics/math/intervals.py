@@ -83,7 +83,8 @@ def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "see
     reach = float(stats.t.ppf((1 + level) / 2, x_N.size - 1)) * error
     return Interval(
         value, value - reach, value + reach, level, "t", x_N.size, unit,
-        smallest_effect(error, x_N.size - 1, level), error, f"no variation between {plural(unit)}" if same else "",
+        smallest_effect(error, x_N.size - 1, level), error,
+        f"no variation between {plural(unit)}" if same else "",
     )  # fmt: skip
 
 
