@@ -1,95 +1,26 @@
-"""The measure `prior` from checkpoints to a verified report, and what is done with its corrections."""
+"""The measure `prior` from checkpoints to a verified report."""
 
-import importlib.util
 import json
-import random
 import shutil
 
 import numpy as np
 import pytest
-import torch
-from ruamel.yaml import YAML
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from tests.study.prior_runs import of, one, run
 
 from stemmatics.measure.prior_sums import NONE
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect
 from stemmatics.study.api import load_run
 
-WORDS = ("the", "a", "cat", "dog", "sees", "red blue", "house,", "12", "7", "runs.", "naïve", "café")
-PRIOR = {"columns": 40, "draws": 60, "refits": 4, "floors": 2, "references": ["ipf_full"]}
+
+@pytest.fixture
+def folder(prior_folder):
+    return prior_folder
 
 
-def write_texts(path, num=90):
-    """Words whose successor is mostly the next one, so that context tells something."""
-    draw = random.Random(1)
-    lines = []
-    for _ in range(num):
-        at, words = draw.randrange(len(WORDS)), []
-        for _ in range(draw.randint(15, 40)):
-            at = (at + 1) % len(WORDS) if draw.random() < 0.7 else draw.randrange(len(WORDS))
-            words.append(WORDS[at])
-        lines.append(json.dumps({"text": " ".join(words)}))
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-
-
-@pytest.fixture(scope="module")
-def folder(tiny, tmp_path_factory):
-    """``base`` has learned the texts a little; the others of ``tiny`` have not."""
-    root = tmp_path_factory.mktemp("prior")
-    write_texts(root / "text.jsonl")
-    write_texts(root / "one.jsonl", num=1)
-    model = AutoModelForCausalLM.from_pretrained(tiny / "base").train()
-    tokenizer = AutoTokenizer.from_pretrained(tiny / "base")
-    texts = [json.loads(line)["text"] for line in (root / "text.jsonl").read_text().splitlines()]
-    optimiser = torch.optim.Adam(model.parameters(), 3e-3)
-    for step in range(90):
-        ids = torch.tensor([tokenizer.encode(texts[step % len(texts)])[:60]])
-        loss = model(ids, labels=ids).loss
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-    model.eval().save_pretrained(root / "base")
-    tokenizer.save_pretrained(root / "base")
-    return root
-
-
-def run(stemma_command, folder, root, *, code=0, prior=None, corpus="text.jsonl", eval_share=0.5, **more):
-    declared = {
-        "name": "prior",
-        "checkpoints": {"base": {"source": str(folder / "base")}},
-        "stages": {
-            "hot": {"kind": "alter", "init": "base", "base": "base", "change": "temperature", "scale": 1.5},
-            "noise": {"kind": "alter", "init": "base", "base": "base", "change": "noise", "scale": 0.3},
-        },
-        "corpora": {"text": {"path": str(folder / corpus), "eval_share": eval_share}},
-        "measures": {"prior": PRIOR if prior is None else prior},
-        **more,
-    }
-    root.parent.mkdir(parents=True, exist_ok=True)
-    path = root.with_suffix(".yaml")
-    YAML().dump(declared, path)
-    ran = stemma_command("run", path, "--out", root)
-    assert ran.code == code, ran.err
-    return load_run(root)
-
-
-@pytest.fixture(scope="module")
-def done(folder, stemma_command):
-    return run(stemma_command, folder, folder / "run")
-
-
-def of(run, quantity, **subject):
-    return [
-        one
-        for one in run.estimates.values()
-        if one.quantity == quantity and all(one.subject.get(name) == value for name, value in subject.items())
-    ]
-
-
-def one(run, quantity, **subject):
-    (found,) = of(run, quantity, **subject)
-    return found
+@pytest.fixture
+def done(prior_done):
+    return prior_done
 
 
 def test_the_report_is_verified_and_an_altered_sum_is_caught(done, tmp_path, stemma_command):
@@ -223,114 +154,6 @@ def test_redrawn_fits_are_checked_against_full_ones(done):
     sd = one(done, "prior.refit.sd", descendant="noise", arm="temperature")
     assert rms.n == 4
     assert rms.value < 0.2 * sd.value
-
-
-def test_a_correction_is_exported_three_ways(done, folder, tmp_path, stemma_command):
-    out = tmp_path / "out"
-    ran = stemma_command("export", done.root, "--correction", "hot", "--arm", "ipf_top", "--out", out)
-    assert ran.code == 0, ran.err
-    said = json.loads((out / "hot" / "correction.json").read_text())
-    assert said["held_out_gain"] > 0
-    low, high = said["held_out_gain_interval"]
-    assert low < said["held_out_gain"] < high
-    spec = importlib.util.spec_from_file_location("correction", out / "hot" / "correction.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    logits = torch.randn(2, 300)
-    corrected = module.Correction()(torch.zeros(2, 1), logits)
-    weights = module.load_file(out / "hot" / "correction.safetensors")
-    by_hand = logits / said["temperature"]
-    for index, bias in zip(weights["ids"].tolist(), weights["bias"].tolist(), strict=True):
-        by_hand[:, index] += bias
-    assert torch.allclose(corrected, by_hand, atol=1e-5)
-    assert len(weights["ids"]) == said["num_biases"] > 10
-
-    command = ("export", done.root, "--correction", "hot", "--arm", "ipf_top", "--out", out)
-    ran = stemma_command(*command, "--as", "vllm", "--json")
-    table = json.loads((out / "hot" / "logit_bias.json").read_text())
-    assert str(out / "hot" / "logit_bias.json") in ran.json()["files"]
-    # vLLM adds the bias and divides then
-    applied = logits.clone()
-    for index, bias in table["logit_bias"].items():
-        applied[:, int(index)] += bias
-    assert torch.allclose(applied / table["temperature"], corrected, atol=1e-4)
-
-    refused = stemma_command(*command, "--as", "checkpoint")
-    assert refused.code == 1
-    assert "has no bias" in refused.err
-    ran = stemma_command(*command, "--as", "checkpoint", "--arm", "temperature")
-    assert ran.code == 0, ran.err
-    said = json.loads((out / "hot" / "correction.json").read_text())
-    patched, base = (
-        AutoModelForCausalLM.from_pretrained(path) for path in (out / "hot" / "checkpoint", folder / "base")
-    )
-    ids = torch.tensor([[4, 9, 20, 31]])
-    with torch.no_grad():
-        expected = base(ids).logits * (1.5 / said["temperature"])
-        assert torch.allclose(patched(ids).logits, expected, atol=1e-4)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        (("--correction", "base"), "no correction for 'base'"),
-        (("--correction", "hot", "--arm", "in_sample"), "no arm 'in_sample'"),
-        (("--correction", "hot", "--as", "gguf"), "no form 'gguf'"),
-    ],
-)
-def test_what_can_not_be_exported_is_named(done, tmp_path, stemma_command, options, said):
-    ran = stemma_command("export", done.root, "--out", tmp_path / "out", *options)
-    assert ran.code == 2
-    assert said in ran.err
-
-
-def test_corrections_that_left_the_cache_are_asked_for_again(done, tmp_path, monkeypatch, stemma_command):
-    monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "empty"))
-    ran = stemma_command("export", done.root, "--correction", "hot", "--out", tmp_path / "out")
-    assert ran.code == 1
-    assert "not in the cache" in ran.err
-
-
-@pytest.mark.parametrize("kind", ["centred", "raw"])
-def test_the_matched_damage_is_written_as_a_checkpoint(folder, tiny, tmp_path, stemma_command, kind):
-    out = tmp_path / "damaged"
-    command = (
-        "floor",
-        folder / "base",
-        "--match",
-        tiny / "base",
-        "--text",
-        folder / "text.jsonl",
-        "--out",
-        out,
-    )
-    ran = stemma_command(*command, "--kind", kind, "--json")
-    assert ran.code == 0, ran.err
-    said = ran.json()
-    assert said["delta"] == pytest.approx(said["target"], rel=0.011)
-    before, after = (AutoModelForCausalLM.from_pretrained(path) for path in (folder / "base", out))
-    assert torch.equal(before.get_input_embeddings().weight, after.get_input_embeddings().weight)
-    noise = (after.get_output_embeddings().weight - before.get_output_embeddings().weight).detach()
-    assert float(noise.std()) == pytest.approx(said["sigma"], rel=0.1)
-    assert json.loads((out / "floor.json").read_text())["kind"] == kind
-    again = stemma_command(*command)
-    assert again.code == 1
-    assert "nothing is overwritten" in again.err
-
-
-def test_damage_can_not_be_matched_to_a_gain(folder, tiny, tmp_path, stemma_command):
-    ran = stemma_command(
-        "floor",
-        tiny / "base",
-        "--match",
-        folder / "base",
-        "--text",
-        folder / "text.jsonl",
-        "--out",
-        tmp_path / "d",
-    )
-    assert ran.code == 1
-    assert "did not lose" in ran.err
 
 
 def small(**changes):
