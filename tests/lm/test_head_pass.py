@@ -86,6 +86,17 @@ def test_columns_and_the_rest_are_those_of_all_logits(tmp_path, monkeypatch, tra
     assert ours == pytest.approx(by_hand, abs=near * 20)
 
 
+@pytest.mark.parametrize("spread", [0.5, 3.0, 8.0])
+def test_sums_of_powers_are_those_of_float64(spread):
+    draw = torch.Generator().manual_seed(2)
+    logits = spread * torch.randn(12, 30_000, generator=draw)
+    logits[:, :7] = -torch.inf  # columns
+    rest = prior.Rest(head_pass._rest(logits.clone()))
+    for beta in (0.25, 0.6, 1.0, 1.9, 4.0):
+        by_hand = (beta * logits.double()).logsumexp(1).numpy()
+        assert np.abs(rest.at(beta)[0] - by_hand).max() < 1e-6
+
+
 def test_logits_made_on_demand_are_those_that_are_kept(tmp_path, monkeypatch):
     found, _ = positions(tmp_path / "states")
     head = a_head()
@@ -122,7 +133,7 @@ head, ids = a_head(ids=2048, width=8), np.arange(512)
 found, _ = positions(folder / f"s{num}", num=num, width=8, ids=2048)
 warm, _ = positions(folder / "warm", num=100, width=8, ids=2048)
 head_pass.reduced(head, warm, ids, folder / "first")
-own = lambda: (lambda m: m.rss - m.shared)(psutil.Process().memory_info())
+own = lambda: (lambda m: m.rss - getattr(m, 'shared', 0))(psutil.Process().memory_info())
 before = most = own()
 done = threading.Event()
 def watch():

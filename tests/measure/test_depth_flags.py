@@ -37,6 +37,7 @@ class Made:
                     "descendant_nll_sum": 100.0 + 10 * (self.scale > 0),
                     "noised_nll_sum": 110.0,
                     "num_bytes": 50,
+                    "failure": "" if self.scale else "the descendant's loss did not rise",
                 }
             ],
             "cells": [
@@ -114,6 +115,25 @@ def test_a_floor_needs_a_loss():
         assert "did not rise" in one.note
     found, _ = answers(Made(distance=0.3, missing=("noise_scale",)))
     assert "the floor failed" in of(found, "floor.interaction")[0].note
+
+
+@pytest.mark.parametrize("refused", ["main", "floor"])
+def test_a_refused_crossing_is_named_and_nothing_is_estimated_from_it(refused):
+    class Refused(Made):
+        def read(self, fact, table):
+            if table not in ("cells", "crossing") or fact.tag != refused:
+                return super().read(fact, table)
+            rows = {"crossing": [{"num_events": 0, "refusal": "RoPE differs"}], "cells": []}
+            return pa.Table.from_pylist(rows[table], schema=SCHEMAS[table])
+
+    found, _ = answers(Refused(distance=0.3))
+    if refused == "floor":
+        assert of(found, "interaction")[0].n == EVENTS
+        assert of(found, "floor.scale")[0].note == "RoPE differs"
+        assert of(found, "floor.interaction") == []
+    else:
+        assert {one.quantity for one in found.values()} == {"depth.refused"}
+        assert {one.note for one in found.values()} == {"RoPE differs"}
 
 
 def test_a_failed_pair_has_no_estimate():

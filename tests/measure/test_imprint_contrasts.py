@@ -10,7 +10,13 @@ from scipy.stats import binomtest
 
 from stemmatics.core.facts import Fact
 from stemmatics.math.seeds import crossed_prompts_seeds
-from stemmatics.measure.imprint_contrasts import Contrasts, over_prompts_and_runs, run_verdict, verdict
+from stemmatics.measure.imprint_contrasts import (
+    Contrasts,
+    _over_runs,
+    over_prompts_and_runs,
+    run_verdict,
+    verdict,
+)
 from stemmatics.measure.imprint_facts import ImprintSettings, Place, Tree, nodes
 from stemmatics.measure.imprint_read import Answers, Strands
 
@@ -109,9 +115,26 @@ def test_where_nothing_changed_the_limits_are_those_of_no_prompt_of_many(level, 
     assert found.value == 0
     assert found.hi == pytest.approx(largest * binomtest(0, 5000).proportion_ci(level, "exact").high)
     assert found.lo == -found.hi
-    # the share of which four of five repeats change a prompt at least
-    assert (1 - found.smallest_effect / largest) ** 5000 == pytest.approx(0.2)
-    assert "by prompts alone" in found.note
+    assert math.isnan(found.standard_error)
+    assert "nothing is known of other runs" in found.note
+    # so many prompts turn that an exact sign test sees it in four of five repeats
+    turned = np.random.default_rng(0).binomial(5000, found.smallest_effect, 20_000)
+    seen = [binomtest(count, count).pvalue < 0.05 if count else False for count in range(40)]
+    assert np.mean([seen[count] if count < 40 else True for count in turned]) == pytest.approx(0.8, abs=0.01)
+
+
+def test_runs_that_are_all_alike_give_no_narrower_limits_than_none_changed():
+    values_QS = np.zeros((48, 3))
+    values_QS[[3, 20, 41], [0, 1, 2]] = 1  # another prompt in each run: equal means but for rounding
+    found = over_prompts_and_runs(values_QS, largest=2.0)
+    nothing = over_prompts_and_runs(np.zeros((48, 3)), largest=2.0)
+    assert found.value == pytest.approx(1 / 48)
+    assert found.hi - found.value >= nothing.hi
+    assert "runs all alike" in found.note
+    alone = _over_runs(values_QS.mean(0))
+    assert math.isnan(alone.lo)
+    assert "runs all alike" in alone.note
+    assert not math.isnan(_over_runs(np.array([0.0, 0.0, 0.1])).lo)
 
 
 def test_equal_branches_are_equivalent_and_shifted_ones_are_not():

@@ -1,6 +1,7 @@
 """Events as facts: prompts spread over the corpus, manifests by text, private files that are checked."""
 
 import json
+from pathlib import Path
 
 import pytest
 from tests.lm.tiny_checkpoints import make_checkpoint, make_tokenizer
@@ -50,9 +51,9 @@ def asked(tmp_path):
         params = {
             "supports": list(supports),
             "max_prompts": max_prompts,
-            "opening_tokens": opening,
             "max_new_tokens": max_new_tokens,
             "numerics": {},
+            **({} if opening is None else {"opening_tokens": opening}),
         }
         needs = {**models, "corpus": fact}
         if other is not None:
@@ -78,13 +79,14 @@ def test_prompts_are_spread_over_the_corpus(asked):
     assert all(row["outcome"] in {"event", "agreed", "ended"} for row in rows)
 
 
-def test_a_long_text_is_cut_to_its_opening(asked):
-    long, short = (
-        run(*asked([{"text": text}], opening=4)) for text in ("the copy " * 200, "the copy the copy")
-    )
-    assert [row["outcome"] for row in long] == [row["outcome"] for row in short]
-    assert long[0]["outcome"] != "too_long"
-    assert run(*asked([{"text": ""}], opening=4))[0]["outcome"] == "empty"
+def test_openings_of_a_text_are_cut_and_asked_once(asked):
+    texts = ("the copy " * 200, "the copy the copy of it", "", "a fault is a fault")
+    fact, context = asked([{"text": text} for text in texts], opening=4)
+    rows = sorted(run(fact, context), key=lambda row: row["index"])
+    assert [row["outcome"] for row in rows[1:3]] == ["duplicate", "empty"]
+    for row in (rows[0], rows[3]):
+        assert row["outcome"] == "event"
+        assert row["prefix_length"] - row["num_new"] == 4
 
 
 def test_a_prompt_without_room_is_counted_and_left_out(asked):
@@ -172,4 +174,7 @@ def test_a_pair_that_can_not_be_crossed_is_an_answer_and_nobody_is_asked(asked):
     (made,) = Cross().run([crossed], context)
     assert made.tables["cells"].num_rows == 0
     (summary,) = made.tables["crossing"].to_pylist()
-    assert "can't be crossed: architecture differs" in summary["refusal"]
+    assert summary["refusal"].startswith("architecture differs: it is ")
+    # what differs is shown, and no place where anything lies
+    assert "intermediate_size 40" in summary["refusal"]
+    assert str(Path(fact.needs["base"].where["source"]).parent) not in summary["refusal"]

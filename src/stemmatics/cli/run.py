@@ -28,7 +28,7 @@ def run(
         numerics = stemma.numerics.model_copy(update={"workers": workers})
         stemma = stemma.model_copy(update={"numerics": numerics})
     root = out or Path("runs") / stemma.name
-    measures = None if only is None else [name.strip() for name in only.split(",") if name.strip()]
+    measures = measures_of(only)
     with watching() as watcher:
         if plan:
             from stemmatics.cli.plan import print_plan
@@ -47,6 +47,11 @@ def run(
             on_step=watcher.step,
         )
     return show_outcome(outcome, as_json=as_json)
+
+
+def measures_of(only: str | None) -> list[str] | None:
+    """The names of ``--only``; None for all."""
+    return None if only is None else [name.strip() for name in only.split(",") if name.strip()]
 
 
 def show_outcome(outcome: Any, *, as_json: bool) -> int:

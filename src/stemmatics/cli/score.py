@@ -99,6 +99,7 @@ def compare(
         list[str] | None,
         typer.Option(help="With --recover: what the fine-tune reads (default: Python's own reference)."),
     ] = None,
+    only: Annotated[str | None, typer.Option(help="Measures, by comma: loss,prior.")] = None,
     field: opt.Field = "text",
     register: opt.Register = None,
     windows: opt.Rule = "tokens",
@@ -115,8 +116,8 @@ def compare(
     allow_pickle: opt.AllowPickle = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
-    """One pair, no config file: loss, where it went, recovery where it is asked for, a report."""
-    from stemmatics.cli.run import show_outcome
+    """One pair, no config file: loss, where it went, prior, depth, recovery where asked for, a report."""
+    from stemmatics.cli.run import measures_of, show_outcome
     from stemmatics.study import run as study
     from stemmatics.study.compare import pair_stemma
 
@@ -133,7 +134,7 @@ def compare(
         pool=pool or [],
     )
     with watching() as watcher:
-        outcome = study.run(stemma, out, on_event=watcher, on_step=watcher.step)
+        outcome = study.run(stemma, out, only=measures_of(only), on_event=watcher, on_step=watcher.step)
     return show_outcome(outcome, as_json=as_json)
 
 

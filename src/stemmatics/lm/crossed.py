@@ -29,6 +29,14 @@ IDENTITY_TOLERANCE = 1e-5
 ROUNDING_STEPS = 4
 
 
+class Uncrossable(UserError):  # noqa: N818 - an answer, kept in the store
+    """A pair or a model that can't be cut, for a reason of structure. ``reason`` names no place."""
+
+    def __init__(self, what: str, why: str, fix: str, *, code: int = 1, reason: str = "") -> None:
+        super().__init__(what, why, fix, code=code)
+        self.reason = reason or f"{what}: {why}"
+
+
 @dataclass(frozen=True, slots=True)
 class States:
     """What one pass of a model left.
@@ -48,8 +56,9 @@ class Crossable:
     ``num_evaluations`` counts how often a layer was evaluated.
 
     Raises:
-        UserError: no list of layers that hand one hidden sequence on, or layers that are told more
+        Uncrossable: no list of layers that hand one hidden sequence on, or layers that are told more
             than that sequence (per-layer embeddings, shared keys), so that a cut would not be whole.
+        UserError: logits that are not finite.
     """
 
     def __init__(self, model: Any) -> None:
@@ -152,6 +161,12 @@ class Crossable:
     def _check(self, ids_1L: Tensor, num_ids: int) -> None:
         """Cut anywhere, the model must be itself; told other ids, its late layers must not notice."""
         own_1LV = _wide(self.model(ids_1L, **call_arguments(self.model)).logits)
+        if not bool(torch.isfinite(own_1LV).all()):
+            raise UserError(
+                f"a logit of {type(self.model).__name__} is not finite",
+                "nothing follows from a margin with it",
+                "Check the weights, or take `numerics: {dtype: float32}`",
+            )
         last_1 = torch.tensor([ids_1L.shape[1] - 1], device=ids_1L.device)
         states = self.states(ids_1L, last_1, range(self.num_layers))
         others_1L = (ids_1L + 1) % num_ids
@@ -183,8 +198,8 @@ def tolerance(dtype: torch.dtype) -> float:
     return max(IDENTITY_TOLERANCE, ROUNDING_STEPS * torch.finfo(dtype).eps)
 
 
-def _uncrossable(model: Any, why: str) -> UserError:
-    return UserError(
+def _uncrossable(model: Any, why: str) -> Uncrossable:
+    return Uncrossable(
         f"the layers of {type(model).__name__} can't be crossed",
         why,
         "Leave its pairs out of the measure `depth`",

@@ -2,7 +2,7 @@
 
 All states that enter layers are kept from one pass of each model, and each crossed cell runs its
 late layers only. So the whole profile of L layers costs L + 1 passes, and the check of identity at
-one boundary at most one more, where whole passes for every cell would be 2 L.
+the main boundary less than one more, where whole passes for every cell would be 2 L.
 
 Axes: B events of a batch, L positions, D width, V vocabulary.
 """
@@ -24,7 +24,7 @@ from stemmatics.lm.events import Event, right_padded
 
 # Elements of the states that are kept at once: a quarter of a gigabyte in float32.
 STATE_ELEMENTS = 1 << 26
-# Logits that are made at once: 64 MB in float32.
+# Logits that one readout makes at once, 64 MB in float32; more where those of one crossing are more.
 LOGIT_ELEMENTS = 1 << 24
 READOUTS = ("descendant", "base")
 CELLS = ("base_base", "base_desc", "desc_base", "desc_desc")
@@ -98,14 +98,16 @@ class Crossing:
     identity_error: float = 0.0
 
     @property
-    def checked(self) -> int:
-        """The boundary at which controls are run: the asked one nearest 0.6 L."""
+    def main_boundary(self) -> int:
+        """The boundary of the main numbers, the controls and the check of identity: nearest to 0.6 L."""
         wanted = default_boundary(self.base.num_layers)
         return min(self.boundaries, key=lambda boundary: (abs(boundary - wanted), boundary))
 
     def at_one_boundary(self) -> Crossing:
-        """The same pair at the checked boundary alone and without controls."""
-        return replace(self, boundaries=[self.checked], interpolate=(), permute=False, identity_error=0.0)
+        """The same pair at the main boundary alone and without controls."""
+        return replace(
+            self, boundaries=[self.main_boundary], interpolate=(), permute=False, identity_error=0.0
+        )
 
     def cells(self, events: Sequence[Event]) -> Iterator[Cell]:
         """All cells of all events, a batch at a time.
@@ -158,17 +160,12 @@ class _Batch:
         self.input_BL, self.last_B = input_BL, last_B
         self.models = (crossing.base, crossing.descendant)
         self.states = [model.states(input_BL, last_B, set(crossing.boundaries)) for model in self.models]
-        self.own = [self._logits(self._at(states.final)) for states in self.states]
 
     def assert_identity(self) -> None:
-        """Each model under its own readout, and cut at the last boundary that is asked, must be itself.
-
-        The late layers of earlier boundaries were checked when the model was made ready to be cut.
-        """
-        boundary = max(self.crossing.boundaries)
-        for side, (model, states) in enumerate(zip(self.models, self.states, strict=True)):
-            # readouts are the descendant's first
-            read_BV = self.own[side][1 - side]
+        """Each model under its own readout, and cut at the main boundary, must be itself."""
+        boundary = self.crossing.main_boundary
+        for model, states in zip(self.models, self.states, strict=True):
+            read_BV = model.read_out(self._at(states.final)[:, None])[:, 0]
             again_BLD = model.late(self.input_BL, boundary, states.at[boundary])
             pairs = ((read_BV, states.logits), (self._at(again_BLD), self._at(states.final)))
             for found, expected in pairs:
@@ -185,13 +182,11 @@ class _Batch:
     def cells(self) -> Iterator[Cell]:
         """Late layers for every boundary and arm first, then all their ends under both readouts together."""
         crossed = [self._main(boundary) for boundary in self.crossing.boundaries]
-        crossed += self._controls(next(one for one in crossed if one.boundary == self.crossing.checked))
-        reads = self._read([end for one in crossed for end in one.ends])
-        own = [[self._summary(logits_BV) for logits_BV in by_readout] for by_readout in self.own]
-        for one in crossed:
-            ends = [next(reads) for _ in one.ends]
-            cells = [own[0], *ends] if len(ends) == len(CELLS) - 1 else [own[0], *ends, own[1]]
-            yield from self._cells(one, cells)
+        crossed += self._controls(next(one for one in crossed if one.boundary == self.crossing.main_boundary))
+        reads = self._read([one.ends for one in crossed])
+        for one, (base, descendant, *ends) in zip(crossed, reads, strict=True):
+            last = [] if len(ends) == len(CELLS) - 1 else [descendant]
+            yield from self._cells(one, [base, *ends, *last])
 
     def _main(self, boundary: int) -> _Crossed:
         """The natural states: the two crossed cells are run, the two others are the models' own ends."""
@@ -233,20 +228,26 @@ class _Batch:
         distance_B: list[float] = ((other_BD - base_BD).norm(dim=-1) / base_BD.norm(dim=-1)).tolist()
         return distance_B
 
-    def _logits(self, final_BD: Tensor) -> list[Tensor]:
-        """Logits under the descendant's readout and under the base's."""
-        return [model.read_out(final_BD[:, None])[:, 0] for model in reversed(self.models)]
+    def _read(self, crossings: Sequence[list[Tensor]]) -> Iterator[list[list[_Read]]]:
+        """Ends of several crossings in one product, under the descendant's readout and under the base's.
 
-    def _read(self, ends: list[Tensor]) -> Iterator[list[_Read]]:
-        """Every end under the descendant's readout and under the base's; several in one product."""
+        The models' own ends go with each of them: where nothing differs, rounding then does not either.
+        """
+        own = [self._at(states.final) for states in self.states]
         num_events = len(self.events)
         num_ids = self.models[0].model.get_output_embeddings().weight.shape[0]
-        size = max(1, LOGIT_ELEMENTS // (num_events * num_ids))
-        for start in range(0, len(ends), size):
-            together = ends[start : start + size]
-            by_readout = [logits.split(num_events) for logits in self._logits(torch.cat(together))]
-            for logits in zip(*by_readout, strict=True):
-                yield [self._summary(logits_BV) for logits_BV in logits]
+        most = max(1, LOGIT_ELEMENTS // (num_events * num_ids))
+        for group in _grouped(crossings, most - len(own)):
+            together = torch.cat([*own, *(end for ends in group for end in ends)])
+            by_readout = []
+            for model in reversed(self.models):
+                logits = model.read_out(together[:, None])[:, 0].split(num_events)
+                by_readout.append([self._summary(logits_BV) for logits_BV in logits])
+            reads = [list(both) for both in zip(*by_readout, strict=True)]
+            place = len(own)
+            for ends in group:
+                yield [*reads[: len(own)], *reads[place : place + len(ends)]]
+                place += len(ends)
 
     def _cells(self, crossed: _Crossed, ends: Sequence[Sequence[_Read]]) -> Iterator[Cell]:
         for place, readout in enumerate(READOUTS):
@@ -271,6 +272,18 @@ class _Batch:
         # a device may lack float64
         margins = own_B.cpu().double() - base_B.cpu().double()
         return _Read(margins.tolist(), logits_BV.argmax(-1).tolist())
+
+
+def _grouped(crossings: Sequence[list[Tensor]], most: int) -> Iterator[list[list[Tensor]]]:
+    """Crossings in order, together while they have at most so many ends; at least one at a time."""
+    group: list[list[Tensor]] = []
+    for ends in crossings:
+        if group and sum(map(len, group)) + len(ends) > most:
+            yield group
+            group = []
+        group.append(ends)
+    if group:
+        yield group
 
 
 def _signed_permutation(width: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
-
-from stemmatics.core.errors import UserError
 from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.compat import Description, compare_descriptions
-from stemmatics.lm.crossed import Crossable
+from stemmatics.lm.crossed import Crossable, Uncrossable
 
 _MOST_CHARACTERS = 80
 # findings of `lm.compat` that forbid it: other ids, other positions, other layers
@@ -18,15 +15,16 @@ def cross(base: Loaded, descendant: Loaded) -> tuple[Crossable, Crossable]:
     """Both models, ready to be cut.
 
     Raises:
-        UserError: tokenizers, RoPE or shapes differ (the field is named), or an architecture
+        Uncrossable: tokenizers, RoPE or shapes differ (the field is named), or an architecture
             whose layers can't be cut.
+        UserError: logits that are not finite.
     """
     refuse_unlike(base, descendant)
     return Crossable(base.model), Crossable(descendant.model)
 
 
 def refuse_unlike(base: Loaded, descendant: Loaded) -> None:
-    """Raise UserError naming the first field in which the pair differs too much to be crossed."""
+    """Raise Uncrossable naming the first field in which the pair differs too much to be crossed."""
     described = [
         Description(one.pin, one.model.config, one.tokenizer, one.flags) for one in (base, descendant)
     ]
@@ -51,11 +49,27 @@ def _is_head(base: Loaded, descendant: Loaded, name: str) -> bool:
     return is_head and heads[0].shape == heads[1].shape
 
 
-def _unlike(base: Loaded, descendant: Loaded, field: str, first: str, second: str) -> UserError:
-    # a vocabulary may be listed whole
-    values = (textwrap.shorten(str(value), _MOST_CHARACTERS, placeholder=" ...") for value in (first, second))
-    return UserError(
+def _unlike(base: Loaded, descendant: Loaded, field: str, first: str, second: str) -> Uncrossable:
+    values = "it is {} in the first and {} in the second".format(*_where_they_part(str(first), str(second)))
+    return Uncrossable(
         f"{base.pin.source} and {descendant.pin.source} can't be crossed: {field} differs",
-        "it is {} in the first and {} in the second".format(*values),
+        values,
         "Cross a descendant with the base that it was trained from",
+        # a source may be a path, which is nobody else's business
+        reason=f"{field} differs: {values}",
     )
+
+
+def _where_they_part(first: str, second: str) -> list[str]:
+    """Both values, cut around the first character that differs: a vocabulary may be listed whole."""
+    same = next(
+        (place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]),
+        min(len(first), len(second)),
+    )
+    start = max(0, same - _MOST_CHARACTERS // 2)
+    shown = []
+    for value in (first, second):
+        part = value[start : start + _MOST_CHARACTERS]
+        before, after = "..." if start else "", "..." if len(value) > start + _MOST_CHARACTERS else ""
+        shown.append(f"{before}{part}{after}")
+    return shown

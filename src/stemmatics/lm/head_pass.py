@@ -170,8 +170,9 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
         log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
         # log-probabilities: what matters is then near 0, where few digits are lost in storage
         columns_B = columns_BK.logsumexp(1).cpu().double().numpy()
-        log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()])
-        columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None].astype(np.float32)
+        # one shift for columns, target and rest: what float32 holds of it
+        log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()]).astype(np.float32)
+        columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None]
         target_logit_N[part] = target_B - log_total_B
         log_z_NJ[part] = log_z_BJ - log_total_B[:, None] * beta_J
     columns_NK.flush()

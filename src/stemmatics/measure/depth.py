@@ -22,7 +22,7 @@ class Depth:
     """Both late stacks on both earlier states, at the positions where base and descendant part."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "Depth"
     question: ClassVar[str] = (
         "Is the late change portable, or does it need the earlier layers that were trained with it?"
@@ -45,7 +45,9 @@ class Depth:
         ]
         found = [estimate for pair in done for estimate in pair.all()]
         crossed = [pair for pair in done if not pair.crossed.refusal]
-        return [*found, *across_pairs(crossed, rng), *contrast_estimates(pinned, settings, tables, rng)]
+        found += [*across_pairs(crossed, rng), *contrast_estimates(pinned, settings, tables, rng)]
+        # a pair that is refused on a manifest may stand in a contrast on the same one
+        return list({one.id: one for one in found}.values())
 
     def findings(
         self, pinned: Pinned, settings: DepthSettings, estimates: Mapping[str, Estimate]

@@ -130,7 +130,8 @@ def _on_prompts(
     noise, floor = None, None
     text = _floor_text(pinned, settings)
     if text is not None:
-        noise = _noise(pinned, settings, models, text, f"{base} damaged as {descendant}")
+        needs = {**models, "events": events}
+        noise = _noise(pinned, settings, needs, text, f"{base} damaged as {descendant}")
         damaged = {"base": models["base"], "noise": noise}
         label = f"{base} and its damaged copy (as {descendant}) on {prompts}"
         floor_events = _events(pinned, settings, damaged, prompts, [FIRST], label=label, tag="floor")
@@ -175,10 +176,11 @@ def _events(
     params = {
         "supports": list(supports),
         "max_prompts": 10**9 if given else settings.max_prompts,
-        "opening_tokens": None if given else settings.opening_tokens,
         "max_new_tokens": 0 if given else settings.max_new_tokens,
         "numerics": pinned.stemma.numerics.key(),
     }
+    if settings.opening_tokens is not None and not given:
+        params["opening_tokens"] = settings.opening_tokens
     return Fact("events", 1, params, {**models, "corpus": pinned.corpus(corpus)}, label=label, tag=tag)
 
 

@@ -94,7 +94,7 @@ class PairEstimates:
                 facts=facts,
                 about={"outcome": name},
             )
-            for name in ("event", "agreed", "ended", "too_long", "empty")
+            for name in ("event", "agreed", "ended", "too_long", "empty", "duplicate")
         ]
 
     def _checks(self) -> list[Estimate]:
@@ -203,18 +203,20 @@ class PairEstimates:
             return [self._make("floor.interaction", nothing("the floor failed"), units="logits", tag=FLOOR)]
         (row,) = self.tables.read(noise, "noise_scale").to_pylist()
         lost = (row["descendant_nll_sum"] - row["base_nll_sum"]) / row["num_bytes"]
-        scale = (
-            exact(row["scale"], 1, "pair") if row["scale"] else nothing("the descendant's loss did not rise")
-        )
+        floor_crossed = Crossed(floor.cross, self.tables)
+        failure = row["failure"] or floor_crossed.refusal
+        scale = nothing(failure) if failure else exact(row["scale"], 1, "pair")
         found = [
             self._make("floor.loss", exact(lost, 1, "pair"), units="nats/byte", tag=FLOOR, facts=(noise,)),
             self._make("floor.scale", scale, units="standard deviations", tag=FLOOR, facts=(noise,)),
         ]
-        rows = Crossed(floor.cross, self.tables).rows(FIRST)
+        if floor_crossed.refusal:
+            return found
+        rows = floor_crossed.rows(FIRST)
         statistics = statistics_of(factorial(rows.cells, rows.index_E, rng=self.rng))
         for quantity, interval, units in statistics:
             if quantity in {*_EFFECTS, "portable_share"}:
-                known = interval if row["scale"] else nothing("the descendant's loss did not rise")
+                known = nothing(failure) if failure else interval
                 found.append(
                     self._make(f"floor.{quantity}", known, units=units, tag=FLOOR, facts=(floor.cross, noise))
                 )

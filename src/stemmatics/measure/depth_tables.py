@@ -202,6 +202,8 @@ def _event_table(estimates: Estimates) -> Table:
             cell(like(estimates, one, "prompts", outcome="agreed"), COUNT),
             cell(like(estimates, one, "prompts", outcome="ended"), COUNT),
             cell(like(estimates, one, "prompts", outcome="too_long"), COUNT),
+            cell(like(estimates, one, "prompts", outcome="empty"), COUNT),
+            cell(like(estimates, one, "prompts", outcome="duplicate"), COUNT),
             cell(like(estimates, one, "distance"), SHARE),
             cell(like(estimates, one, "identity_error"), "{:.0e}"),
         ]
@@ -214,6 +216,8 @@ def _event_table(estimates: Estimates) -> Table:
         "agree",
         "end alike",
         "too long",
+        "empty",
+        "asked before",
         "distance",
         "identity",
     ]

@@ -32,7 +32,7 @@ class Imprint:
     """Branches of one partly trained checkpoint: the same post-training after windows of other text."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "Imprint"
     question: ClassVar[str] = "Does what a model was pretrained on last decide how it takes post-training?"
     Settings: ClassVar[type[ImprintSettings]] = ImprintSettings

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import betaincinv
 
 from stemmatics.core.estimates import Estimate
 from stemmatics.core.facts import Fact
@@ -23,6 +24,9 @@ from stemmatics.measure.imprint_read import METRICS, Answers, FloatArray, Strand
 SHARE, LOSS = "share of prompts", "nats/byte"
 EQUIVALENCE_LEVEL = 0.90
 ALPHA = 0.05
+# Of so many prompts that all turn one way, the exact sign test gives p = 2 / 2^6, under 5%.
+FEWEST_FLIPS = 6
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -203,29 +207,40 @@ class Contrasts:
 def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95, *, largest: float = 1.0) -> Interval:
     """The combined interval of ``math.seeds.crossed_prompts_seeds``, without its resamples.
 
-    Only standard errors enter it, and that of a mean over prompts is the same by formula. Where no answer
-    changed in any run there is no error to enter: the limits are then Clopper and Pearson's for none of Q
-    prompts, times ``largest``, the most that one prompt can move; the smallest detectable effect is the one
-    that changes a prompt in four of five repeats. Of how runs vary they say nothing.
+    Only standard errors enter it, and that of a mean over prompts is the same by formula. Runs that are all
+    alike show no variation by chance: the limits are then by prompts alone, and never nearer than Clopper
+    and Pearson's for none of Q prompts times ``largest``, the most that one prompt can move. Where no answer
+    changed at all, the smallest effect is the one that turns ``FEWEST_FLIPS`` prompts the same way, which
+    the exact sign test needs, in four of five repeats.
     """
-    if values_QS.any():
+    prompts = replace(t_interval(values_QS.mean(1), level=level, unit="prompt"), value=0.0)
+    if values_QS.shape[1] < 2 or not _alike(values_QS.mean(0)):
         runs = t_interval(values_QS.mean(0), level=level, unit="run")
-        prompts = replace(t_interval(values_QS.mean(1), level=level, unit="prompt"), value=0.0)
         return combine_independent([runs, prompts], [1.0, 1.0], level=level)
-    num = len(values_QS)
-    bound, least = (-largest * math.expm1(math.log(share) / num) for share in ((1 - level) / 2, 0.2))
-    note = "no answer changed in any run: the limits are by prompts alone"
-    return Interval(
-        0.0, -bound, bound, level, "Clopper-Pearson, none changed", num, "prompt", least, 0.0, note
-    )
+    num, value = len(values_QS), float(values_QS.mean())
+    bound = -largest * math.expm1(math.log((1 - level) / 2) / num)
+    note = "runs all alike: the limits are by prompts alone, and nothing is known of other runs"
+    if values_QS.any():
+        reach, method = max(bound, prompts.hi), "t"
+        effect, error = prompts.smallest_effect, prompts.standard_error
+    else:
+        reach, method, error = bound, "Clopper-Pearson", math.nan
+        few = num < FEWEST_FLIPS
+        effect = math.nan if few else float(betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
+    return Interval(value, value - reach, value + reach, level, method, num, "prompt", effect, error, note)
 
 
 def _over_runs(by_run_S: FloatArray) -> Interval:
     """Student's interval; unknown where the runs are all alike, since so few show no variation by chance."""
-    if by_run_S.size > 1 and np.ptp(by_run_S) == 0:
-        note = "no variation between runs: nothing is known of others"
+    if by_run_S.size > 1 and _alike(by_run_S):
+        note = "runs all alike: nothing is known of others"
         return unknown(float(by_run_S[0]), level=0.95, n=by_run_S.size, unit="run", note=note)
     return t_interval(by_run_S, unit="run")
+
+
+def _alike(by_run_S: FloatArray) -> bool:
+    """Means of the same whole numbers may differ in their last digits."""
+    return bool(np.ptp(by_run_S) <= _ROUNDING)
 
 
 def _signed(

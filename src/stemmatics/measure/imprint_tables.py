@@ -57,6 +57,7 @@ def contrasts(estimates: Estimates) -> Table:
                 None if p is None else Claim(p.id, "value", "{:.3g}"),
                 None if smallest is None else Claim(smallest.id, "value", "{:.3g}"),
                 value_of(one, "smallest_effect"),
+                one.note,
             ]
         )
     return Table(
@@ -73,6 +74,7 @@ def contrasts(estimates: Estimates) -> Table:
             "sign-flip p",
             "smallest p",
             "smallest effect",
+            "note",
         ],
         rows,
         note="In points of a hundred prompts; loss in nats/byte, over runs alone.",

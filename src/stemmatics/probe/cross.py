@@ -14,7 +14,7 @@ from stemmatics.lm.events import FIRST, MANIFEST, Event
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.cross_events import num_prompts
-from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of
+from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of, why_uncrossable
 from stemmatics.probe.cross_private import read_events
 from stemmatics.store.schema import SCHEMAS
 
@@ -38,10 +38,13 @@ class Cross:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """No id is stored: which of an event's two tokens comes first, and whether it changed."""
         refusal = refusal_of(facts[0].needs["events"], context)
-        if refusal:
+        pair = None if refusal else load_pair(facts[0], context)
+        if pair is not None:
+            # a floor without damage has no events, and nobody asked before whether it can be cut
+            refusal = why_uncrossable(pair)
+        if pair is None or refusal:
             yield from each(facts, lambda fact: _stored(fact, [], {"num_events": 0, "refusal": refusal}))
             return
-        pair = load_pair(facts[0], context)
         yield from each(facts, lambda fact: _made(fact, pair, context))
 
 
@@ -70,7 +73,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     summary = {
         "num_layers": base.num_layers,
         "num_events": len(events),
-        "main_boundary": crossing.checked,
+        "main_boundary": crossing.main_boundary,
         "identity_error": crossing.identity_error,
         "num_layer_evaluations": base.num_evaluations + descendant.num_evaluations,
         "dtype": str(model.dtype).removeprefix("torch."),

@@ -84,8 +84,14 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
 def _items(fact: Fact) -> list[Mapping[str, Any]]:
     """Records that hold prompts or events; the documents of a text where openings are asked for."""
     corpus = fact.needs["corpus"]
-    if fact.params["opening_tokens"] is None or corpus_of(corpus).role != "text":
+    if fact.params.get("opening_tokens") is None:
         return list(records_of(corpus)())
+    if corpus_of(corpus).role != "text":
+        raise UserError(
+            f"openings are asked of {corpus.label!r}",
+            "it holds records, whose prompts are whole as they are",
+            "Leave `opening_tokens` out, or name a corpus with `role: text`",
+        )
     return [{"text": one.text, "category": one.register} for one in documents_of(corpus)()]
 
 
@@ -139,27 +145,42 @@ def _found(
     fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context
 ) -> tuple[list[Event], dict[int, str]]:
     base, descendant = speaker(pair.base, context), speaker(pair.descendant, context)
-    limit, opening = int(fact.params["max_new_tokens"]), fact.params["opening_tokens"]
-    asked = _asked(fact, items)
-    # a text may hold empty documents, a list of prompts may not hold empty prompts
-    empty = {index for index in asked if opening is not None and items[index].get("text") == ""}
-    prompts = [
-        Prompt(index, _same_ids(base.tokenizer, descendant.tokenizer, items[index], index)[:opening])
-        for index in asked
-        if index not in empty
-    ]
+    limit = int(fact.params["max_new_tokens"])
+    prompts, without = _prompts(fact, items, base.tokenizer, descendant.tokenizer)
     fits = min(one.context_length or limit + 10**9 for one in (pair.base, pair.descendant))
     short = [prompt for prompt in prompts if len(prompt.ids) + limit <= fits]
-    events, without = first_divergences(
+    events, agreed = first_divergences(
         base,
         descendant,
         short,
         max_new_tokens=limit,
         on_done=lambda done: context.tell(fact, done, len(short), "prompts"),
     )
+    without |= agreed
     without |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
-    without |= dict.fromkeys(empty, "empty")
     return [*events, *_controls(fact, base, descendant, events, context)], without
+
+
+def _prompts(
+    fact: Fact, items: Sequence[Mapping[str, Any]], base: TextTokenizer, descendant: TextTokenizer
+) -> tuple[list[Prompt], dict[int, str]]:
+    """What is asked, and why the rest is not. An opening that many documents share is asked once."""
+    opening = fact.params.get("opening_tokens")
+    if opening is None:
+        return [
+            Prompt(index, _same_ids(base, descendant, items[index], index)) for index in _asked(fact, items)
+        ], {}
+    prompts: dict[tuple[int, ...], Prompt] = {}
+    without: dict[int, str] = {}
+    for index in _asked(fact, items):
+        ids = _same_ids(base, descendant, items[index], index)[:opening] if items[index]["text"] else ()
+        if not ids:
+            without[index] = "empty"
+        elif ids in prompts:
+            without[index] = "duplicate"
+        else:
+            prompts[ids] = Prompt(index, ids)
+    return list(prompts.values()), without
 
 
 def _controls(

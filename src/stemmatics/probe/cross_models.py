@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 
-from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Alter
 from stemmatics.lm.checkpoint import Loaded, load
+from stemmatics.lm.crossed import Uncrossable
 from stemmatics.lm.crossed_pair import cross
 from stemmatics.lm.events import Speaker
 from stemmatics.lm.tokens import TextTokenizer
@@ -44,8 +44,8 @@ def why_uncrossable(pair: Pair) -> str:
     """Why the two can't be crossed; empty where they can. An answer like any other, kept in the store."""
     try:
         cross(pair.base, pair.descendant)
-    except UserError as refusal:
-        return f"{refusal.what}: {refusal.why}"
+    except Uncrossable as refusal:
+        return refusal.reason
     return ""
 
 

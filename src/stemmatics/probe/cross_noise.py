@@ -15,7 +15,7 @@ from stemmatics.lm.checkpoint import Loaded
 from stemmatics.lm.passes import Reader
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.cross_models import add_noise, load_merged
+from stemmatics.probe.cross_models import add_noise, load_merged, refusal_of
 from stemmatics.probe.sources import documents_of
 from stemmatics.store.schema import SCHEMAS
 
@@ -23,6 +23,10 @@ from stemmatics.store.schema import SCHEMAS
 CLOSE = 0.02
 MOST_EVALUATIONS = 24
 _FIRST_SCALE = 0.02
+
+
+class NoScale(Exception):  # noqa: N818 - an answer, kept in the store
+    """Why no noise is a pair's floor."""
 
 
 class NoiseScale:
@@ -39,7 +43,7 @@ class NoiseScale:
         return forward_cost(fact.needs["base"], int(10 * num_tokens(corpus) * share))
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row a fact; scale 0 where the descendant lost nothing."""
+        """One row a fact; scale 0 where the descendant lost nothing, or where ``failure`` says why."""
         base = load_merged(facts[0].needs["base"], context)
         whole = {
             name: weight.detach().clone()
@@ -49,7 +53,14 @@ class NoiseScale:
         yield from each(facts, lambda fact: _made(fact, base, whole, context))
 
 
+def _stored(fact: Fact, **known: float | str) -> Made:
+    row = {name: known.get(name) for name in SCHEMAS["noise_scale"].names}
+    return Made(fact, {"noise_scale": pa.Table.from_pylist([row], schema=SCHEMAS["noise_scale"])})
+
+
 def _made(fact: Fact, base: Loaded, whole: dict[str, torch.Tensor], context: Context) -> Made:
+    if refusal_of(fact.needs["events"], context):
+        return _stored(fact, scale=0.0, num_evaluations=0, failure="the pair can't be crossed")
     wanted = _spread(int(fact.needs["corpus"].params["num_documents"]), int(fact.params["num_documents"]))
 
     def loss_of(loaded: Loaded) -> tuple[float, int]:
@@ -77,18 +88,23 @@ def _made(fact: Fact, base: Loaded, whole: dict[str, torch.Tensor], context: Con
             "Name another text under `floor`",
         )
     scale, reached, count = 0.0, start, 0
-    if target > start:
-        scale, reached, count = match_scale(noised, target, start)
+    failure = "" if target > start else "the descendant's loss did not rise"
+    if not failure:
+        try:
+            scale, reached, count = match_scale(noised, target, start)
+        except NoScale as missed:
+            failure = str(missed)
         noised(0.0)
-    row = {
-        "scale": scale,
-        "base_nll_sum": start,
-        "descendant_nll_sum": target,
-        "noised_nll_sum": reached,
-        "num_bytes": num_bytes,
-        "num_evaluations": count,
-    }
-    return Made(fact, {"noise_scale": pa.Table.from_pylist([row], schema=SCHEMAS["noise_scale"])})
+    return _stored(
+        fact,
+        scale=scale,
+        base_nll_sum=start,
+        descendant_nll_sum=target,
+        noised_nll_sum=reached,
+        num_bytes=num_bytes,
+        num_evaluations=count,
+        failure=failure,
+    )
 
 
 def _spread(total: int, at_most: int) -> frozenset[int]:
@@ -103,7 +119,7 @@ def match_scale(loss_at: Callable[[float], float], target: float, start: float) 
     Returns scale, the loss there, and how often the loss was taken.
 
     Raises:
-        UserError: the increase was not met to ``CLOSE`` of itself.
+        NoScale: the increase was not met to ``CLOSE`` of itself.
     """
     low, high, scale, near = 0.0, math.inf, _FIRST_SCALE, CLOSE * (target - start)
     for count in range(1, MOST_EVALUATIONS + 1):
@@ -115,8 +131,5 @@ def match_scale(loss_at: Callable[[float], float], target: float, start: float) 
         else:
             high = scale
         scale = 2 * scale if math.isinf(high) else (low + high) / 2
-    raise UserError(
-        "no noise costs what the descendant lost",
-        f"after {MOST_EVALUATIONS} tries the loss is not within {CLOSE:.0%} of the increase",
-        "Name another text under `floor`",
-    )
+    message = f"after {MOST_EVALUATIONS} tries no noise costs what the descendant lost, to {CLOSE:.0%}"
+    raise NoScale(message)

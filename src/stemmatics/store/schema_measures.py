@@ -203,6 +203,7 @@ MEASURE_SCHEMAS: dict[str, pa.Schema] = {
             ("noised_nll_sum", pa.float64()),
             ("num_bytes", pa.int64()),
             ("num_evaluations", pa.int64()),
+            ("failure", pa.string()),
         ]
     ),
 }

@@ -14,12 +14,14 @@ def prune(root: Path) -> list[str]:
     removed = [key for key in ledger.done() if key not in current]
     for key in removed:
         ledger.drop(key)
-        # texts that a fact left beside the sums, named by its key
-        for path in (root / "private").glob(f"*-{key}.*"):
-            path.unlink()
     kept = {name for key in ledger.done() for name in ledger.fact_record(key)["files"]}
     for path in list(ledger.table_files()):
         if path.relative_to(root).as_posix() not in kept:
+            path.unlink()
+    # texts that facts left beside the sums, named by their keys
+    done = set(ledger.done())
+    for path in (root / "private").glob("*-*.*"):
+        if path.stem.rpartition("-")[2] not in done:
             path.unlink()
     for key in ledger.failures():
         if key not in current:

@@ -31,7 +31,7 @@ DOCUMENTS_AN_UPDATE = 12.3
 
 
 def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
-    """The preset stemma. ``test`` has the same names and a quarter of the training.
+    """The preset stemma. ``test`` has a quarter of the training, and no imprint tree.
 
     Raises:
         UserError: another scale.
@@ -51,7 +51,7 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
         "gate": _gate(scale),
     }
     if scale == "demo":
-        # the smaller nursery is for trying things out, and a tree of stages is its half again
+        # the smaller nursery is for trying things out; the tree would double its time
         tree = imprint_parts("quick", fork="base-early", seed=seed)
         stages |= tree["stages"]
         corpora |= tree["corpora"]
