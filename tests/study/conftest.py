@@ -1,7 +1,10 @@
 """What the tests of whole studies share."""
 
 import pytest
+from ruamel.yaml import YAML
 from tests.study import prior_runs
+
+from stemmatics.store.ledger import Ledger
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +25,42 @@ def prior_folder(tiny, tmp_path_factory):
 def prior_done(prior_folder, stemma_command):
     """A finished run on it."""
     return prior_runs.run(stemma_command, prior_folder, prior_folder / "run")
+
+
+@pytest.fixture
+def study(tiny, tmp_path, stemma_command):
+    """Writes a stemma and runs it in ``tmp_path / name``."""
+
+    def run(name, *options, checkpoints=("base",), corpora=("a",), code=0, **settings):
+        declared = {
+            "name": "tiny",
+            "checkpoints": {
+                one: {"source": str(tiny / one), **({} if one == "base" else {"base": "base"})}
+                for one in checkpoints
+            },
+            "corpora": {one: {"path": str(tiny / f"{one}.jsonl")} for one in corpora},
+            "measures": {"loss": {"checks": 2, "movers": 1}},
+            **settings,
+        }
+        path = tmp_path / "stemma.yaml"
+        YAML().dump(declared, path)
+        ran = stemma_command("run", path, "--out", tmp_path / name, *options)
+        assert ran.code == code, ran.err
+        return ran
+
+    return run
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """Facts that were made, estimates apart, in order."""
+    seen = []
+    record = Ledger.record
+
+    def watched(self, fact, tables, **extra):
+        record(self, fact, tables, **extra)
+        if fact.probe != "estimate":
+            seen.append(f"{fact.probe} {fact.label}")
+
+    monkeypatch.setattr(Ledger, "record", watched)
+    return seen

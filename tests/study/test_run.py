@@ -1,12 +1,11 @@
 """Whole studies on tiny checkpoints: resumed, retried, in parallel, changed, merged."""
 
-import json
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from ruamel.yaml import YAML
+from tests.study.stored import estimates, manifest, sums
 
 from stemmatics.core.facts import Fact, closure
 from stemmatics.core.numerics import Numerics
@@ -18,68 +17,6 @@ from stemmatics.study.execute import execute
 from stemmatics.study.plan import Plan
 
 THREE = ("a", "b", "c")
-
-
-@pytest.fixture
-def study(tiny, tmp_path, stemma_command):
-    """Writes a stemma and runs it in ``tmp_path / name``."""
-
-    def run(name, *options, checkpoints=("base",), corpora=("a",), code=0, **settings):
-        declared = {
-            "name": "tiny",
-            "checkpoints": {
-                one: {"source": str(tiny / one), **({} if one == "base" else {"base": "base"})}
-                for one in checkpoints
-            },
-            "corpora": {one: {"path": str(tiny / f"{one}.jsonl")} for one in corpora},
-            "measures": {"loss": {"checks": 2, "movers": 1}},
-            **settings,
-        }
-        path = tmp_path / "stemma.yaml"
-        YAML().dump(declared, path)
-        ran = stemma_command("run", path, "--out", tmp_path / name, *options)
-        assert ran.code == code, ran.err
-        return ran
-
-    return run
-
-
-@pytest.fixture
-def made(monkeypatch):
-    """Facts that were made, estimates apart, in order."""
-    seen = []
-    record = Ledger.record
-
-    def watched(self, fact, tables, **extra):
-        record(self, fact, tables, **extra)
-        if fact.probe != "estimate":
-            seen.append(f"{fact.probe} {fact.label}")
-
-    monkeypatch.setattr(Ledger, "record", watched)
-    return seen
-
-
-def manifest(root):
-    return json.loads((root / "manifest.json").read_text())
-
-
-def sums(root):
-    """Every stored number of the scores by fact and document."""
-    ledger = Ledger(root)
-    found = {}
-    for key in ledger.done():
-        if "scores" in ledger.tables_of(key):
-            label = ledger.fact_record(key)["label"]
-            probe = ledger.fact_record(key)["probe"]
-            for row in ledger.read("scores", key).to_pylist():
-                found[probe, label, row["index"]] = (row["nll_sum"], row["num_tokens"], row["num_bytes"])
-    return found
-
-
-def estimates(root):
-    ledger = Ledger(root)
-    rows = ledger.read("estimates", manifest(root)["estimates"]["loss"]).to_pylist()
-    return {row["id"]: row for row in rows}
 
 
 def test_the_second_run_makes_nothing_and_says_the_same(study, made, tmp_path):
@@ -198,14 +135,18 @@ def test_weights_that_are_not_finite_fail_and_say_so(tiny, tmp_path, stemma_comm
     failures = ran.json()["failures"]
     waited = failures.pop("prior_floor base damaged as descendant on text")
     assert "it needs 'descendant on text' (prior), which failed" in waited
-    # a floor of depth waits for the loss that it is matched to
-    for probe in ("events", "cross"):
-        assert "which failed" in failures.pop(f"{probe} base and its damaged copy (as descendant) on text")
-    assert "not finite" in failures.pop("noise_scale base damaged as descendant")
+    # depth waits for the pair's events, and its floor for them too
+    pair, copy = "base and descendant on text", "base and its damaged copy (as descendant) on text"
+    for name in (
+        f"cross {pair}",
+        f"events {copy}",
+        f"cross {copy}",
+        "noise_scale base damaged as descendant",
+    ):
+        assert "which failed" in failures.pop(name)
+    assert "a logit of LlamaForCausalLM is not finite" in failures.pop(f"events {pair}")
     assert set(failures) == {f"{probe} descendant on text" for probe in ("score", "reference", "prior")}
     assert all("is not finite" in reason for reason in failures.values())
-    said = Ledger(root).read("estimates", manifest(root)["estimates"]["depth"])["note"].to_pylist()
-    assert any("can't be crossed" in note for note in said)
     assert any("base" in name for name in estimates(root))
 
 
@@ -309,59 +250,6 @@ def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, m
     assert second["score", "base on text", 0] == first["score", "base on text", 0]
 
 
-def test_two_runs_merged_are_one_run_of_both(study, made, tmp_path, stemma_command):
-    study("first", checkpoints=("base", "tuned"))
-    study("second", checkpoints=("base", "other"))
-    study("both", checkpoints=("base", "tuned", "other"))
-    made.clear()
-    joined = stemma_command("merge", tmp_path / "first", tmp_path / "second", "--out", tmp_path / "joined")
-    assert joined.code == 0, joined.err
-    assert made == []
-    assert estimates(tmp_path / "joined") == estimates(tmp_path / "both")
-    assert manifest(tmp_path / "joined")["digest"] == manifest(tmp_path / "both")["digest"]
-    assert stemma_command("verify", tmp_path / "joined").code == 0
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        ({"corpora": ("b",)}, "the runs differ in corpora. Sums on different texts"),
-        ({"scoring": {"prefix": "never"}}, "the runs differ in scoring"),
-        ({"numerics": {"attention": "eager"}}, "the runs differ in numerics"),
-        ({"measures": {"loss": {"checks": 1}}}, "the runs differ in measures"),
-        ({"seed": 4}, "the runs differ in "),
-        ({"checkpoints": ("base", "tuned"), "swap": True}, "'tuned' is one checkpoint in"),
-    ],
-    ids=["corpora", "scoring", "numerics", "measures", "seed", "weights"],
-)
-def test_runs_that_do_not_belong_together_are_not_merged(
-    study, tiny, tmp_path, stemma_command, settings, says
-):
-    study("first", checkpoints=("base", "tuned"))
-    settings = dict(settings)
-    if settings.pop("swap", False):
-        settings["checkpoints"] = ("base", "tuned")
-        study("second", **settings)
-        text = (tmp_path / "stemma.yaml").read_text().replace(str(tiny / "tuned"), str(tiny / "other"))
-        (tmp_path / "stemma.yaml").write_text(text)
-        ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "second")
-        assert ran.code == 0
-    else:
-        study("second", **settings)
-    ran = stemma_command("merge", tmp_path / "first", tmp_path / "second", "--out", tmp_path / "joined")
-    assert (ran.code, ran.out) == (1, "")
-    assert says.lower() in ran.err.lower()
-    assert not (tmp_path / "joined").exists()
-
-
-def test_a_merge_does_not_overwrite(finished_run, tmp_path, stemma_command):
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "mine.txt").write_text("x")
-    ran = stemma_command("merge", finished_run, finished_run, "--out", tmp_path / "out")
-    assert (ran.code, ran.out) == (2, "")
-    assert "is there already" in ran.err
-
-
 def test_a_plan_runs_nothing(study, made, tmp_path):
     ran = study("run", "--plan", "--json", corpora=THREE)
     plan = ran.json()
@@ -384,6 +272,7 @@ def test_a_run_in_use_is_left_alone(study, tmp_path):
     ("settings", "says"),
     [
         ({"measures": {"loss": {"corpora": ["nowhere"]}}}, "corpus 'nowhere'"),
+        ({"measures": {"loss": {"checkpoints": ["nobody"]}}}, "checkpoint 'nobody'"),
         ({"measures": {"loss": {"chekcs": 1}}}, "stemma.yaml, line 10: unknown key 'chekcs'"),
         ({"measures": {"los": {}}}, "no measure called 'los'"),
         ({"measures": {}}, "nothing is asked"),
@@ -399,3 +288,13 @@ def test_what_can_not_be_asked_is_answered_before_anything_runs(study, made, set
 def test_only_takes_measures_that_are_declared(study):
     assert "'gate' is not declared" in study("run", "--only", "gate", code=2).err
     study("run", "--only", "loss")
+
+
+def test_loss_of_some_checkpoints(study, made, tmp_path):
+    """A pair needs both; the others are not even loaded."""
+    settings = {"loss": {"checks": 0, "movers": 1, "checkpoints": ["tuned", "base"]}}
+    study("run", checkpoints=("base", "tuned", "other"), measures=settings)
+    assert [name for name in made if name.startswith("score")] == ["score base on a", "score tuned on a"]
+    pairs = {(one["measure"], one["quantity"]) for one in estimates(tmp_path / "run").values()}
+    assert ("loss", "loss.delta.byte") in pairs
+    assert not any("other" in one["subject"] for one in estimates(tmp_path / "run").values())
