@@ -1,97 +1,22 @@
 """`stemma analyse`: estimates from tables that somebody else made, checked against their own loops."""
 
-import csv
 import itertools
 import json
-import math
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-DATA = Path(__file__).parents[2] / "../shared/data"
-"""Published tables, where they are at hand; they are no part of the project."""
-PAIR_NAMES = (
-    "corpus", "unit", "family", "base", "descendant", "native_base", "matched_base", "native", "recovered",
-)  # fmt: skip
-LN2 = math.log(2)
-
-
-def strict_json(ran):
-    """What --json printed; NaN and Infinity are no JSON."""
-
-    def refuse(constant):
-        message = f"JSON has no {constant}"
-        raise AssertionError(message)
-
-    return json.loads(ran.out, parse_constant=refuse)
-
-
-def write_csv(path, rows):
-    with path.open("w", newline="", encoding="utf-8") as stream:
-        writer = csv.DictWriter(stream, list(rows[0]))
-        writer.writeheader()
-        writer.writerows(rows)
-    return path
-
-
-def pair_rows(corpus="prose", unit="nats_per_byte", seed=0, num_families=9):
-    rng = np.random.default_rng(seed)
-    scale = 1.0 if unit == "nats_per_byte" else 1 / LN2
-    rows = []
-    for f, b in itertools.product(range(num_families), range(2)):
-        matched = rng.uniform(0.5, 0.7)
-        losses = [matched + 0.02, matched, matched + 0.1, matched + rng.normal(0.02, 0.01)]
-        if f == 0:
-            losses[0] = matched + 0.2
-        texts = [corpus, unit, f"f{f}", f"f{f}b{b}", f"f{f}b{b}-chat"]
-        rows.append(dict(zip(PAIR_NAMES, [*texts, *(x * scale for x in losses)], strict=True)))
-    return rows
-
-
-def event_rows(num_prompts=60, seed=0):
-    rng = np.random.default_rng(seed)
-    rows = []
-    for k in range(num_prompts):
-        cells = {}
-        for readout in ("common_descendant", "common_base"):
-            first, second = rng.normal(1, 1), rng.normal(3, 1)
-            base, other = rng.normal(-1, 1), rng.normal(0, 1)
-            for cell, value in zip(
-                ("base_base", "base_desc", "desc_base", "desc_desc"),
-                (base, base + first, other, other + second),
-                strict=True,
-            ):
-                cells[f"{readout}_{cell}"] = value
-        rows.append({"prompt_id": f"p{k}", "category": "AB"[k % 2], **cells})
-    return rows
-
-
-def prior_rows(num_documents=60, increase=0.1, seed=0):
-    rng = np.random.default_rng(seed)
-    rows = []
-    for k in range(num_documents):
-        tokens = int(rng.integers(100, 500))
-        old = 3 * tokens
-        new = old + tokens * (increase + 0.02 * rng.standard_normal())
-        removed = {"old_bias": old - 0.01 * tokens, "new_bias": new - tokens * (0.03 + 0.01 * rng.random())}
-        rows.append(
-            {"doc_id": f"d{k:03d}", "num_tokens": tokens, "old_none": old, "new_none": new, **removed}
-        )
-    return rows
-
-
-def score_rows(num_models=16, num_tasks=4, seed=0):
-    rng = np.random.default_rng(seed)
-    ability = rng.standard_normal(num_models)
-    rows = []
-    for m, t in itertools.product(range(num_models), range(num_tasks)):
-        before, after = (1 / (1 + np.exp(-s * ability[m] - rng.standard_normal())) for s in (0.7, 2.0))
-        rows.append({"task": f"t{t}", "model": f"m{m}", "before": before, "after": after})
-    return rows
-
+from tests.study.analysed import (
+    DATA,
+    LN2,
+    event_rows,
+    pair_rows,
+    prior_rows,
+    score_rows,
+    strict_json,
+    write_csv,
+)
 
 TABLES = {"recovery": pair_rows, "depth": event_rows, "prior": prior_rows, "agreement": score_rows}
 
@@ -208,57 +133,6 @@ def test_depth_balances_families_and_flags_a_state_that_makes_no_difference(tmp_
     assert found["overall"]["between_families"]["interaction"]["note"].startswith("few families")
 
 
-def test_agreement_says_what_it_left_out(tmp_path, stemma_command):
-    rows = score_rows()
-    rows += [{"task": "loss", "model": f"m{m}", "before": 1.5 + m, "after": 1.4 + m} for m in range(16)]
-    rows += [
-        {"task": "some", "model": f"m{m}", "before": 0.5 + m / 99, "after": 0.4 + m / 99} for m in range(7)
-    ]
-    path = write_csv(tmp_path / "t.csv", rows)
-    found = strict_json(stemma_command("analyse", "agreement", path, "--json"))
-    assert found["tasks"] == ["t0", "t1", "t2", "t3"]
-    assert "not in [-1, 1]" in found["left_out"]["loss"]
-    assert found["left_out"]["some"] == "9 of 16 models lack it"
-    assert found["settings"]["after"]["value"] > found["settings"]["before"]["value"]
-    assert found["difference"]["lo"] > 0
-    asked = strict_json(stemma_command("analyse", "agreement", path, "--tasks", "t0,loss,some", "--json"))
-    assert (asked["num_models"], asked["num_task_pairs"], len(asked["models_left_out"])) == (7, 3, 9)
-    turned = strict_json(
-        stemma_command(
-            "analyse", "agreement", path, "--tasks", "t0,loss", "--lower-is-better", "loss", "--json"
-        )
-    )
-    plain = strict_json(stemma_command("analyse", "agreement", path, "--tasks", "t0,loss", "--json"))
-    assert turned["settings"]["before"]["value"] == pytest.approx(-plain["settings"]["before"]["value"])
-    assert turned["lower_is_better"] == ["loss"]
-
-
-def test_agreement_never_guesses_which_setting_comes_first(tmp_path, stemma_command):
-    rows = [
-        {"one" if k == "before" else "two" if k == "after" else k: v for k, v in row.items()}
-        for row in score_rows()
-    ]
-    path = write_csv(tmp_path / "t.csv", rows)
-    ran = stemma_command("analyse", "agreement", path, "--json")
-    assert (ran.code, ran.out) == (2, "")
-    assert "--before and --after" in ran.err
-    named = strict_json(
-        stemma_command("analyse", "agreement", path, "--before", "two", "--after", "one", "--json")
-    )
-    assert named["of"] == "one less two"
-    assert named["difference"]["value"] < 0
-
-
-def test_agreement_resamples_families_where_they_are_named(tmp_path, stemma_command):
-    rows = [row | {"family": f"f{int(row['model'][1:]) // 2}", "remark": "none"} for row in score_rows()]
-    found = strict_json(stemma_command("analyse", "agreement", write_csv(tmp_path / "t.csv", rows), "--json"))
-    assert (found["difference"]["n"], found["difference"]["unit"]) == (8, "family")
-    rows[0]["family"] = "other"
-    ran = stemma_command("analyse", "agreement", write_csv(tmp_path / "t.csv", rows))
-    assert (ran.code, ran.out) == (1, "")
-    assert "A model has one family" in ran.err
-
-
 def test_prior_is_ratios_of_sums(tmp_path, stemma_command):
     rows = prior_rows()
     found = strict_json(stemma_command("analyse", "prior", write_csv(tmp_path / "t.csv", rows), "--json"))
@@ -306,44 +180,6 @@ def test_near_duplicates_are_resampled_together(tmp_path, stemma_command):
     )
     assert two["arms"]["bias"]["S_card"]["n"] == 60
     assert two["arms"]["bias"]["S_card"]["lo"] == pytest.approx(one["arms"]["bias"]["S_card"]["lo"], abs=1e-9)
-
-
-def nested(rows):
-    """{setting: {task: {model: score}}} with standard errors beside it."""
-    found = {"train_before_test": {}, "direct_eval": {}, "direct_eval_stderr": {"t0": {"m0": 0.1}}}
-    for row in rows:
-        for setting, column in (("direct_eval", "before"), ("train_before_test", "after")):
-            found[setting].setdefault(row["task"], {})[row["model"]] = row[column]
-    return found
-
-
-def loop_tau(tasks):
-    """Mean over pairs of tasks of (agreeing - disagreeing) / pairs of models, without ties."""
-    taus = []
-    for one, other in itertools.combinations(tasks.values(), 2):
-        signs = [
-            np.sign((one[a] - one[b]) * (other[a] - other[b]))
-            for a, b in itertools.combinations(list(one), 2)
-        ]
-        taus.append(np.mean(signs))
-    return np.mean(taus)
-
-
-def test_nested_scores_give_their_published_values(tmp_path, stemma_command):
-    scores = nested(score_rows())
-    path, stated = (
-        tmp_path / "t.json",
-        [loop_tau(scores[name]) for name in ("direct_eval", "train_before_test")],
-    )
-    shape = (4, 16, set())
-    path.write_text(json.dumps(scores))
-    if DATA.is_dir():
-        path, stated = DATA / "train-before-test.json", [0.517, 0.755]
-        shape = (24, 61, {"wiki_2025", "arxiv_2025", "stackexchange_2025"})
-    found = strict_json(stemma_command("analyse", "agreement", path, "--json"))
-    values = [found["settings"][name]["value"] for name in ("direct_eval", "train_before_test")]
-    assert values == pytest.approx(stated, abs=5e-4)
-    assert (len(found["tasks"]), found["num_models"], set(found["left_out"])) == shape
 
 
 def test_events_give_their_published_values(tmp_path, stemma_command):
