@@ -1,5 +1,6 @@
 """Events as facts: prompts spread over the corpus, manifests by text, private files that are checked."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from stemmatics.core.facts import Fact, closure
 from stemmatics.core.numerics import Numerics
 from stemmatics.lm.contents import content_hash
 from stemmatics.lm.pin import pin
+from stemmatics.probe import cross_events
 from stemmatics.probe.base import Context
 from stemmatics.probe.corpus import CorpusProbe
 from stemmatics.probe.cross import Cross
@@ -163,6 +165,17 @@ def test_facts_of_one_pair_share_a_load(asked):
     assert first.key != second.key
     assert pair_key(first) == pair_key(second)
     assert first.key in closure([first])
+
+
+def test_ids_that_differ_are_an_error_of_a_prompt_and_an_answer_on_a_text(asked, monkeypatch):
+    """Tokenizers that agree on all that is tried before, and not here."""
+    count = itertools.count()
+    monkeypatch.setattr(cross_events, "encode_prompt", lambda *_: [3, 4, next(count)])
+    with pytest.raises(UserError, match="other token ids"):
+        run(*asked([{"prompt": "the"}]))
+    fact, context = asked([{"text": "the"}], opening=4)
+    assert [row["outcome"] for row in run(fact, context)] == ["refused"]
+    assert "other token ids" in context.ledger.fact_record(fact.key)["refusal"]
 
 
 def test_a_pair_that_can_not_be_crossed_is_an_answer_and_nobody_is_asked(asked):

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
+from stemmatics.lm.crossed import Uncrossable
 from stemmatics.lm.events import (
     EARLIER,
     LATER,
@@ -77,7 +78,13 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     if fact.params["supports"] == [MANIFEST]:
         events, without = _given(items, pair), {}
     else:
-        events, without = _found(fact, items, pair, context)
+        try:
+            events, without = _found(fact, items, pair, context)
+        except Uncrossable as refusal:
+            # a prompt can be written otherwise, a text is as it is
+            if fact.params.get("opening_tokens") is None:
+                raise
+            return _refused(fact, refusal.reason, context)
     return _stored(fact, items, events, without, context)
 
 
@@ -209,7 +216,7 @@ def _same_ids(
         )
     ids = [tuple(encode_prompt(tokenizer, prompt)) for tokenizer in (base, descendant)]
     if ids[0] != ids[1]:
-        raise UserError(
+        raise Uncrossable(
             f"prompt {index} has other token ids under the two checkpoints",
             "the same ids must enter both; their chat templates or prefixes differ",
             "Give raw prompts as text",
