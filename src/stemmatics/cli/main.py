@@ -13,7 +13,7 @@ from stemmatics import __version__
 from stemmatics.core.errors import UserError
 
 _INTERRUPTED = 130
-# Rounds that a waiting thread of libgomp looks before it sleeps (LOG.md, "Two threads beside a busy process").
+# Rounds that a waiting thread of libgomp looks before it sleeps; LOG.md has the trials.
 SPINS = "1000"
 
 app = typer.Typer(
