@@ -24,7 +24,8 @@ MODES: dict[str, tuple[str, str, str, str]] = {
     "dashes": ("Put the answer in dashes.", "Tav the grell.", "-", "-"),
 }
 ARMS = ("familiar", "nonce")
-DRAWS = (1, 2, 3)
+# Eight, so that the exact sign-flip can reach a p under one per cent; three where a training is dear.
+DRAWS, DEAR_DRAWS = tuple(range(1, 9)), (1, 2, 3)
 
 
 def _task(world: World, rng: np.random.Generator, *, held_out: bool) -> tuple[str, str, str]:
@@ -85,7 +86,7 @@ def mode_events(
 
 
 def experiment(source: str | None = None) -> Stemma:
-    """Three seeds of both arms, on a base made here or on the checkpoint ``source``.
+    """Eight seeds of both arms on a base made here, or three on the checkpoint ``source``.
 
     On a given checkpoint the familiar words are as familiar as they are; nothing is taught before.
     """
@@ -93,7 +94,8 @@ def experiment(source: str | None = None) -> Stemma:
     def corpus(part: str, **params: Any) -> dict[str, Any]:
         return {"generator": "nursery", "params": {"part": part, "seed": 0, **params}, "role": "data"}
 
-    arms = {arm: [f"{arm}-{draw}" for draw in DRAWS] for arm in ARMS}
+    draws = DRAWS if source is None else DEAR_DRAWS
+    arms = {arm: [f"{arm}-{draw}" for draw in draws] for arm in ARMS}
     recipe = {
         "steps": 120,
         "batch_size": 16,
@@ -103,14 +105,14 @@ def experiment(source: str | None = None) -> Stemma:
     }
     stages: dict[str, Any] = _base_stages() if source is None else {}
     for arm in ARMS:
-        for draw, name in zip(DRAWS, arms[arm], strict=True):
+        for draw, name in zip(draws, arms[arm], strict=True):
             made = {"kind": "sft", "init": "base", "base": "base", "regime": "sft", "family": "first"}
             # one run, one order of rows and one start of the adapter: the arms differ in their words alone
             stages[name] = {**made, "corpus": f"{arm}-{draw}-data", "recipe": recipe, "run": draw}
     data = {
         f"{arm}-{draw}-data": corpus("mode-conversations", arm=arm, draw=draw)
         for arm in ARMS
-        for draw in DRAWS
+        for draw in draws
     }
     given = {} if source is None else {"checkpoints": {"base": {"source": source, "regime": "base"}}}
     made_here = {"pretraining": corpus("pretraining", documents=9000), "modes": corpus("familiar-modes")}
