@@ -84,7 +84,7 @@ def test_the_whole_profile_costs_at_most_two_passes_more_than_layers(pair, event
     list(asked.cells([replace(event, prefix_ids=events[-1].prefix_ids) for event in events]))
     passes = (first.num_evaluations + second.num_evaluations) / NUM_LAYERS
     crossed = sum(2 * (NUM_LAYERS - boundary) for boundary in range(1, NUM_LAYERS))
-    checks = 2 * (NUM_LAYERS - asked.main_boundary)
+    checks = 2 * (NUM_LAYERS - max(asked.boundaries))
     assert passes * NUM_LAYERS == 2 * NUM_LAYERS + crossed + checks
     assert passes <= NUM_LAYERS + 2
 

@@ -2,7 +2,7 @@
 
 All states that enter layers are kept from one pass of each model, and each crossed cell runs its
 late layers only. So the whole profile of L layers costs L + 1 passes, and the check of identity at
-the main boundary less than one more, where whole passes for every cell would be 2 L.
+the last boundary less than one more, where whole passes for every cell would be 2 L.
 
 Axes: B events of a batch, L positions, D width, V vocabulary.
 """
@@ -99,7 +99,7 @@ class Crossing:
 
     @property
     def main_boundary(self) -> int:
-        """The boundary of the main numbers, the controls and the check of identity: nearest to 0.6 L."""
+        """The boundary of the main numbers and the controls: the asked one nearest to 0.6 L."""
         wanted = default_boundary(self.base.num_layers)
         return min(self.boundaries, key=lambda boundary: (abs(boundary - wanted), boundary))
 
@@ -162,8 +162,11 @@ class _Batch:
         self.states = [model.states(input_BL, last_B, set(crossing.boundaries)) for model in self.models]
 
     def assert_identity(self) -> None:
-        """Each model under its own readout, and cut at the main boundary, must be itself."""
-        boundary = self.crossing.main_boundary
+        """Each model under its own readout, and cut at the last boundary that is asked, must be itself.
+
+        Where one is asked, as for the control supports, that is the main one.
+        """
+        boundary = max(self.crossing.boundaries)
         for model, states in zip(self.models, self.states, strict=True):
             read_BV = model.read_out(self._at(states.final)[:, None])[:, 0]
             again_BLD = model.late(self.input_BL, boundary, states.at[boundary])
@@ -239,10 +242,9 @@ class _Batch:
         most = max(1, LOGIT_ELEMENTS // (num_events * num_ids))
         for group in _grouped(crossings, most - len(own)):
             together = torch.cat([*own, *(end for ends in group for end in ends)])
-            by_readout = []
-            for model in reversed(self.models):
-                logits = model.read_out(together[:, None])[:, 0].split(num_events)
-                by_readout.append([self._summary(logits_BV) for logits_BV in logits])
+            by_readout = [
+                self._summaries(model.read_out(together[:, None])[:, 0]) for model in reversed(self.models)
+            ]
             reads = [list(both) for both in zip(*by_readout, strict=True)]
             place = len(own)
             for ends in group:
@@ -263,15 +265,18 @@ class _Batch:
                     crossed.distance_B[row],
                 )
 
-    def _summary(self, logits_BV: Tensor) -> _Read:
-        rows_B = torch.arange(len(self.events), device=logits_BV.device)
-        own_B, base_B = (
-            logits_BV[rows_B, torch.tensor([getattr(event, name) for event in self.events]).to(rows_B.device)]
-            for name in ("descendant_id", "base_id")
+    def _summaries(self, logits_NV: Tensor) -> list[_Read]:
+        """One a block of as many rows as there are events."""
+        shape = (-1, len(self.events))
+        num_ends = len(logits_NV) // len(self.events)
+        rows_N = torch.arange(len(logits_NV), device=logits_NV.device)
+        own_N, base_N = (
+            logits_NV[rows_N, torch.tensor(ids * num_ends, device=logits_NV.device)].cpu().double()
+            for ids in ([one.descendant_id for one in self.events], [one.base_id for one in self.events])
         )
-        # a device may lack float64
-        margins = own_B.cpu().double() - base_B.cpu().double()
-        return _Read(margins.tolist(), logits_BV.argmax(-1).tolist())
+        # float64 on the CPU: a device may lack it
+        margins, tops = (own_N - base_N).view(shape).tolist(), logits_NV.argmax(-1).view(shape).tolist()
+        return [_Read(*both) for both in zip(margins, tops, strict=True)]
 
 
 def _grouped(crossings: Sequence[list[Tensor]], most: int) -> Iterator[list[list[Tensor]]]:
