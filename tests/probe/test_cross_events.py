@@ -13,6 +13,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, closure
 from stemmatics.core.numerics import Numerics
 from stemmatics.lm.contents import content_hash
+from stemmatics.lm.crossed import Uncrossable
 from stemmatics.lm.pin import pin
 from stemmatics.probe import cross_events
 from stemmatics.probe.base import Context
@@ -191,3 +192,21 @@ def test_a_pair_that_can_not_be_crossed_is_an_answer_and_nobody_is_asked(asked):
     # what differs is shown, and no place where anything lies
     assert "intermediate_size 40" in summary["refusal"]
     assert str(Path(fact.needs["base"].where["source"]).parent) not in summary["refusal"]
+
+
+def test_a_cut_that_fails_where_nobody_asked_before_is_an_answer_too(asked, monkeypatch):
+    """The floor of a pair that lost nothing: no events, and the models are first cut when crossed."""
+    fact, context = asked([{"prompt": "the"}])
+    run(fact, context)
+
+    def refuse(*_):
+        raise Uncrossable(
+            "these layers can't be crossed", "they are told more", "leave them out", reason="why"
+        )
+
+    monkeypatch.setattr("stemmatics.probe.cross.cross", refuse)
+    params = {"boundaries": "default", "interpolate": [], "permute": False, "numerics": {}}
+    needs = {name: fact.needs[name] for name in ("base", "descendant")}
+    (made,) = Cross().run([Fact("cross", 1, params, {**needs, "events": fact}, label="cross")], context)
+    assert made.tables["cells"].num_rows == 0
+    assert made.tables["crossing"]["refusal"].to_pylist() == ["why"]

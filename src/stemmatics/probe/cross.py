@@ -8,13 +8,14 @@ from typing import Any
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact
+from stemmatics.lm.crossed import Uncrossable
 from stemmatics.lm.crossed_cells import CELLS, Cell, Crossing, resolve_boundaries
 from stemmatics.lm.crossed_pair import cross
 from stemmatics.lm.events import FIRST, MANIFEST, Event
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.cross_events import num_prompts
-from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of, why_uncrossable
+from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of
 from stemmatics.probe.cross_private import read_events
 from stemmatics.store.schema import SCHEMAS
 
@@ -38,14 +39,23 @@ class Cross:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """No id is stored: which of an event's two tokens comes first, and whether it changed."""
         refusal = refusal_of(facts[0].needs["events"], context)
-        pair = None if refusal else load_pair(facts[0], context)
-        if pair is not None:
-            # a floor without damage has no events, and nobody asked before whether it can be cut
-            refusal = why_uncrossable(pair)
-        if pair is None or refusal:
-            yield from each(facts, lambda fact: _stored(fact, [], {"num_events": 0, "refusal": refusal}))
+        if refusal:
+            yield from each(facts, lambda fact: _refused(fact, refusal))
             return
-        yield from each(facts, lambda fact: _made(fact, pair, context))
+        pair = load_pair(facts[0], context)
+        yield from each(facts, lambda fact: _made_or_refused(fact, pair, context))
+
+
+def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
+    """A floor without damage has no events, and nobody asked before whether it can be cut."""
+    try:
+        return _made(fact, pair, context)
+    except Uncrossable as refusal:
+        return _refused(fact, refusal.reason)
+
+
+def _refused(fact: Fact, reason: str) -> Made:
+    return _stored(fact, [], {"num_events": 0, "refusal": reason})
 
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
