@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemmatics.lm.crossed import Crossable
-from stemmatics.lm.crossed_cells import CELLS, Crossing, resolve_boundaries
-from stemmatics.lm.events import Event, right_padded
+from stemmatics.lm.crossing.cells import CELLS, Crossing, resolve_boundaries
+from stemmatics.lm.crossing.events import Event, right_padded
+from stemmatics.lm.crossing.models import Crossable
 
 NUM_LAYERS = 16
 NUM_EVENTS = 16

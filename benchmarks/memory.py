@@ -86,8 +86,8 @@ def head_memory() -> dict[str, float]:
     """Score 8,192 tokens at a vocabulary of 262,144."""
     from stemmatics.core.numerics import Numerics
     from stemmatics.core.scoring import Scoring
-    from stemmatics.lm.forward import score
-    from stemmatics.lm.sums import TokenizedDocument
+    from stemmatics.lm.scoring.forward import score
+    from stemmatics.lm.scoring.sums import TokenizedDocument
 
     model = tiny_model(VOCABULARY, width=256, context=2048)
     length = 2048
@@ -124,10 +124,10 @@ def corpus_memory(megabytes: int) -> dict[str, float]:
 
     from stemmatics.core.numerics import Numerics
     from stemmatics.core.scoring import Scoring
-    from stemmatics.lm.corpus import read, text_source
-    from stemmatics.lm.forward import score
-    from stemmatics.lm.passes import tokenized
-    from stemmatics.lm.tokens import TextTokenizer
+    from stemmatics.lm.scoring.forward import score
+    from stemmatics.lm.scoring.passes import tokenized
+    from stemmatics.lm.text.corpus import read, text_source
+    from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "corpus.jsonl"

@@ -31,10 +31,10 @@ from scipy.special import log_softmax
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.checkpoint import load
-from stemmatics.lm.forward import score
-from stemmatics.lm.sums import TokenizedDocument
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.checkpoints.loading import load
+from stemmatics.lm.scoring.forward import score
+from stemmatics.lm.scoring.sums import TokenizedDocument
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.presets.smollm2 import weights
 
 TEXT = Path(__file__).parent.parent / "LICENSE"

@@ -38,14 +38,14 @@ import torch
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.checkpoint import Loaded, load
-from stemmatics.lm.corpus import read
-from stemmatics.lm.discover import discover_head
-from stemmatics.lm.head import LinearHead
-from stemmatics.lm.head_pass import HeadRows, Positions, nll_sum, reduced
-from stemmatics.lm.head_states import StateWriter
-from stemmatics.lm.passes import Reader
-from stemmatics.lm.sums import TokenScores
+from stemmatics.lm.checkpoints.loading import Loaded, load
+from stemmatics.lm.scoring.discover import discover_head
+from stemmatics.lm.scoring.head import LinearHead
+from stemmatics.lm.scoring.head_pass import HeadRows, Positions, nll_sum, reduced
+from stemmatics.lm.scoring.head_states import StateWriter
+from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.sums import TokenScores
+from stemmatics.lm.text.corpus import read
 from stemmatics.math import prior
 from stemmatics.math.prior import Statistics
 from stemmatics.math.rates import ratios_of_means

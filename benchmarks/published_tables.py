@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from stemmatics.study.analyse import analyse
+from stemmatics.commands.analyse import analyse
 
 CORPORA = ("wiki_2025", "arxiv_2025", "stackexchange_2025")
 ENDINGS = ("-Chat", "-Instruct", "-it")

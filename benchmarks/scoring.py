@@ -36,12 +36,12 @@ from lm_eval.models.huggingface import HFLM
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.checkpoint import Loaded, load
-from stemmatics.lm.discover import discover_head
-from stemmatics.lm.forward import score
-from stemmatics.lm.head import CPU_BLOCK_IDS
-from stemmatics.lm.sums import TokenizedDocument
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.checkpoints.loading import Loaded, load
+from stemmatics.lm.scoring.discover import discover_head
+from stemmatics.lm.scoring.forward import score
+from stemmatics.lm.scoring.head import CPU_BLOCK_IDS
+from stemmatics.lm.scoring.sums import TokenizedDocument
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.presets.smollm2 import weights
 
 SHORTEST = 20

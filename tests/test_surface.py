@@ -12,7 +12,7 @@ import typer.main
 import stemmatics
 from stemmatics.cli import main
 from stemmatics.core.stemma import Stemma
-from stemmatics.store.schema import SCHEMA_VERSION, SCHEMAS
+from stemmatics.store.schema import SCHEMA_VERSION, schemas
 
 GOLDEN = Path(__file__).parent / "golden" / "surface.json"
 
@@ -46,7 +46,7 @@ def surface():
         "schema_version": SCHEMA_VERSION,
         "tables": {
             name: {field.name: str(field.type) for field in schema}
-            for name, schema in sorted(SCHEMAS.items())
+            for name, schema in sorted(schemas().items())
         },
         "stemma": sorted(Stemma.model_json_schema(by_alias=True)["properties"]),
     }

@@ -12,11 +12,11 @@ __version__ = "0.1.0"
 __all__ = ["__version__", "analyse", "compare", "load_run", "run", "score", "verify"]
 
 _WHERE = {
-    "analyse": "stemmatics.study.analyse",
-    "score": "stemmatics.study.score",
-    "compare": "stemmatics.study.api",
-    "run": "stemmatics.study.api",
-    "load_run": "stemmatics.study.api",
+    "analyse": "stemmatics.commands.analyse",
+    "score": "stemmatics.commands.score",
+    "compare": "stemmatics.commands.api",
+    "run": "stemmatics.commands.api",
+    "load_run": "stemmatics.commands.api",
     "verify": "stemmatics.study.verify",
 }
 

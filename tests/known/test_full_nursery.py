@@ -22,12 +22,12 @@ def test_the_full_nursery_passes_its_gate(tmp_path):
     outcome = run(preset("nursery"), tmp_path / "run")
     values = {
         one.subject["check"]: one.value
-        for one in outcome.content.estimates.values()
+        for one in outcome.content.results.values()
         if one.quantity == "gate.value"
     }
     failed = [
         one.subject["check"]
-        for one in outcome.content.estimates.values()
+        for one in outcome.content.results.values()
         if one.quantity == "gate.passed" and one.value != 1.0
     ]
     assert outcome.failures == {}

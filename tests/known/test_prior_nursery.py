@@ -14,7 +14,7 @@ def test_bias_temperature_and_damage_each_lead_on_their_own_case(tmp_path):
     assert found.failures == {}
     leads = {
         (one.subject["descendant"], one.subject["part"], one.subject["over"]): one
-        for one in found.content.estimates.values()
+        for one in found.content.results.values()
         if one.quantity == "prior.lead"
     }
     for name, part in LEADS.items():

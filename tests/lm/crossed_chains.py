@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemmatics.lm.events import Event
+from stemmatics.lm.crossing.events import Event
 
 VOCABULARY = 24
 NUM_LAYERS = 4

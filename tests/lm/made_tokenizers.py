@@ -21,7 +21,7 @@ from tokenizers import (
 from transformers import PreTrainedTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_sentencepiece import SentencePieceBackend
 
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 SENTENCES = [
     "hello world, this is some text 123 with naïve café ☕ and 你好 and more",

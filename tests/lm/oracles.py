@@ -10,8 +10,8 @@ import transformers
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.forward import score
-from stemmatics.lm.sums import DocumentSums, TokenizedDocument
+from stemmatics.lm.scoring.forward import score
+from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
 
 BOS = 1
 

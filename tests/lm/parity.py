@@ -17,7 +17,7 @@ import transformers
 from tests.lm.architectures import ARCHITECTURES, CONTEXT, VOCABULARY, Architecture
 from tests.lm.oracles import BOS, as_document, sums_of
 
-from stemmatics.lm.discover import discover_head
+from stemmatics.lm.scoring.discover import discover_head
 
 # Close lengths share a padded batch, the longest fills the context, the empty one has no row.
 LENGTHS = (40, 39, 37, CONTEXT, 0, 1, 5, 5)

@@ -12,8 +12,8 @@ from tiny_checkpoints import make_checkpoint, make_model, make_tokenizer, nll_su
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
-from stemmatics.lm.checkpoint import load, load_tokenizer, save
-from stemmatics.lm.pin import pin
+from stemmatics.lm.checkpoints.loading import load, load_tokenizer, save
+from stemmatics.lm.checkpoints.pin import pin
 
 CPU = Numerics(device="cpu")
 

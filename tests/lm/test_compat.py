@@ -3,9 +3,9 @@ import json
 import pytest
 from tiny_checkpoints import make_checkpoint, make_tokenizer
 
-from stemmatics.lm import checkpoint as checkpoint_module
-from stemmatics.lm.compat import compare, prefix_ids
-from stemmatics.lm.pin import pin
+from stemmatics.lm.checkpoints import loading as checkpoint_module
+from stemmatics.lm.checkpoints.compat import compare, prefix_ids
+from stemmatics.lm.checkpoints.pin import pin
 
 
 @pytest.fixture(autouse=True)

@@ -15,16 +15,17 @@ import pytest
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.lm import contents as contents_module
-from stemmatics.lm import corpus as corpus_module
-from stemmatics.lm.contents import content_hash
-from stemmatics.lm.corpus import documents_table, read, records, text_source
-from stemmatics.lm.doc_ids import document_id, document_key
-from stemmatics.lm.groups import (
+from stemmatics.lm.checkpoints.hub import Memory
+from stemmatics.lm.text import contents as contents_module
+from stemmatics.lm.text import corpus as corpus_module
+from stemmatics.lm.text.contents import content_hash
+from stemmatics.lm.text.corpus import read, records, text_source
+from stemmatics.lm.text.doc_ids import document_id, document_key
+from stemmatics.lm.text.groups import (
     assign_split,
 )
-from stemmatics.lm.hub import Memory
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.probe.corpus import documents_table
+from stemmatics.store.schema import schemas
 
 
 def jsonl(path, *values):
@@ -191,7 +192,7 @@ def test_documents_table(tmp_path):
         {"text": "naïve café ☕"},
     ).model_copy(update={"eval_share": 0.5})
     table = documents_table(source, seed=7)
-    assert table.schema == SCHEMAS["documents"]
+    assert table.schema == schemas()["documents"]
     assert table["index"].to_pylist() == [0, 1, 2, 3, 4]
     assert table["num_bytes"].to_pylist() == [len(base), 0, len(near), len(base), 16]
     group = table["group"].to_pylist()
@@ -206,7 +207,7 @@ def test_documents_table(tmp_path):
 
 def test_corpora_are_read_without_torch():
     code = (
-        "import sys, stemmatics.lm.corpus; "
+        "import sys, stemmatics.lm.text.corpus; "
         "print(sorted({'torch', 'transformers', 'datasets', 'tokenizers'} & set(sys.modules)))"
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,9 +12,9 @@ from tests.lm.tiny_checkpoints import make_checkpoint, make_model, make_tokenize
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
-from stemmatics.lm.checkpoint import load
-from stemmatics.lm.crossed import Crossable, apart
-from stemmatics.lm.crossed_pair import cross, refuse_unlike
+from stemmatics.lm.checkpoints.loading import load
+from stemmatics.lm.crossing.models import Crossable, apart
+from stemmatics.lm.crossing.pair import cross, refuse_unlike
 
 CASES = [(entry, attention) for entry in ARCHITECTURES for attention in entry.attentions]
 LAYERS = 3

@@ -9,9 +9,10 @@ from tests.lm.test_crossed import end_of_swapped, moved
 from tests.lm.tiny_checkpoints import make_model
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.crossed import Crossable
-from stemmatics.lm.crossed_cells import CELLS, Crossing, default_boundary, resolve_boundaries
-from stemmatics.lm.events import Event
+from stemmatics.facts.cross import CELLS
+from stemmatics.lm.crossing.cells import Crossing, default_boundary, resolve_boundaries
+from stemmatics.lm.crossing.events import Event
+from stemmatics.lm.crossing.models import Crossable
 
 NUM_LAYERS = 6
 

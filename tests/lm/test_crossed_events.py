@@ -8,9 +8,8 @@ import torch
 from tests.lm.tiny_checkpoints import make_model, make_tokenizer
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.events import (
-    EARLIER,
-    LATER,
+from stemmatics.facts.events import EARLIER, LATER
+from stemmatics.lm.crossing.events import (
     Event,
     Prompt,
     Speaker,
@@ -19,8 +18,8 @@ from stemmatics.lm.events import (
     later_disagreements,
     rounds,
 )
-from stemmatics.lm.events_forced import forced_replies, validator
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.crossing.forced import forced_replies, validator
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 LIMIT = 40
 

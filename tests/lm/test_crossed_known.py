@@ -5,8 +5,8 @@ import pytest
 import torch
 from tests.lm import crossed_chains as chains
 
-from stemmatics.lm.crossed import Crossable
-from stemmatics.lm.crossed_cells import Crossing
+from stemmatics.lm.crossing.cells import Crossing
+from stemmatics.lm.crossing.models import Crossable
 from stemmatics.math.factorial import Cells, factorial
 
 

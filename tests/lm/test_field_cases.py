@@ -16,11 +16,11 @@ from letters import BOS, NAMES, chain, checkpoint, ids_of, letters
 from oracles import flat_model, tiny_llama
 
 import stemmatics
+from stemmatics.commands.score import Scored
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm.head import LinearHead, Transform
-from stemmatics.study.score import Scored
+from stemmatics.lm.scoring.head import LinearHead, Transform
 
 LN64 = math.log(64)
 

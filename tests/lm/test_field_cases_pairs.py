@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stemmatics
-from stemmatics.measure.scores import Scores, comparable_by_byte, comparable_by_token
+from stemmatics.measure.inputs import Scores, comparable_by_byte, comparable_by_token
 
 
 def scores(**changes) -> Scores:

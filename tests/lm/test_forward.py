@@ -14,11 +14,11 @@ from tests.lm.parity import own_sum, texts
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.lm import engine as engine_module
-from stemmatics.lm import head as head_module
-from stemmatics.lm.batches import LOOKAHEAD_BATCHES
-from stemmatics.lm.discover import discover_head
-from stemmatics.lm.forward import score
+from stemmatics.lm.scoring import engine as engine_module
+from stemmatics.lm.scoring import head as head_module
+from stemmatics.lm.scoring.batches import LOOKAHEAD_BATCHES
+from stemmatics.lm.scoring.discover import discover_head
+from stemmatics.lm.scoring.forward import score
 
 LN64 = math.log(64)
 

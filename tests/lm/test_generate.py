@@ -7,8 +7,8 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 from transformers import GenerationConfig, PreTrainedTokenizerFast
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.generate import Reply, encode_prompt, generate
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 BOS, EOS, TURN = 1, 2, 3
 TEMPLATE = (

@@ -7,8 +7,8 @@ from tokenizers import Regex, pre_tokenizers
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
-from stemmatics.lm.checkpoint import load, load_tokenizer, save
-from stemmatics.lm.gguf import PROBES, RULES
+from stemmatics.lm.checkpoints.gguf import PROBES, RULES
+from stemmatics.lm.checkpoints.loading import load, load_tokenizer, save
 
 CPU = Numerics(device="cpu")
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from stemmatics.lm.doc_ids import document_id
-from stemmatics.lm.groups import (
+from stemmatics.lm.text.doc_ids import document_id
+from stemmatics.lm.text.groups import (
     BAND_ROWS,
     NUM_PERMUTATIONS,
     GroupIndex,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from tests.lm.oracles import tiny_llama
 
-import stemmatics.lm.head as head_module
-from stemmatics.lm.discover import capture_hidden, discover_head, read_transform
-from stemmatics.lm.head import LinearHead, Transform, score_logits
+import stemmatics.lm.scoring.head as head_module
+from stemmatics.lm.scoring.discover import capture_hidden, discover_head, read_transform
+from stemmatics.lm.scoring.head import LinearHead, Transform, score_logits
 
 EVERYTHING = frozenset({"entropy", "top_1"})
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from stemmatics.lm import head_pass
-from stemmatics.lm.head import LinearHead, Transform
-from stemmatics.lm.head_damage import centred, damaged, head_noise, match
-from stemmatics.lm.head_pass import Positions, dense, nll_sum, reduced, restricted
-from stemmatics.lm.head_states import StateWriter
+from stemmatics.lm.scoring import head_pass
+from stemmatics.lm.scoring.head import LinearHead, Transform
+from stemmatics.lm.scoring.head_damage import centred, damaged, head_noise, match
+from stemmatics.lm.scoring.head_pass import Positions, dense, nll_sum, reduced, restricted
+from stemmatics.lm.scoring.head_states import StateWriter
 from stemmatics.math import prior
 from stemmatics.math.prior import Correction
 
@@ -123,7 +123,7 @@ _MEASURED = """
 import sys, threading
 from pathlib import Path
 import numpy as np, psutil, torch
-from stemmatics.lm import head_pass
+from stemmatics.lm.scoring import head_pass
 from tests.lm.test_head_pass import a_head, positions
 
 torch.set_num_threads(1)

@@ -3,8 +3,8 @@
 import pytest
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.instructions import RULES, follows, words
-from stemmatics.lm.judge import verdict
+from stemmatics.lm.generation.instructions import RULES, follows, words
+from stemmatics.lm.generation.judge import verdict
 
 CASES = {
     "max_words": ({"count": 3}, ["one two three", "well-known mother's café"], ["one two three four"]),

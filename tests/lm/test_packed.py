@@ -7,8 +7,8 @@ import torch
 from architectures import ARCHITECTURES, CONTEXT, VOCABULARY
 from oracles import as_document, sums_of
 
-from stemmatics.lm.discover import capture_hidden
-from stemmatics.lm.packed import can_be_packed, hidden_by_block
+from stemmatics.lm.scoring.discover import capture_hidden
+from stemmatics.lm.scoring.packed import can_be_packed, hidden_by_block
 
 BY_NAME = {architecture.name: architecture for architecture in ARCHITECTURES}
 BLOCKS = [(2, 17), (1, 9), (3, 1)]

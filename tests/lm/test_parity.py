@@ -10,8 +10,8 @@ from tests.lm.parity import compare, own_sum, texts
 from tests.lm.tiny_checkpoints import make_tokenizer
 
 from stemmatics.core.numerics import Numerics
-from stemmatics.lm.checkpoint import load
-from stemmatics.lm.discover import discover_head
+from stemmatics.lm.checkpoints.loading import load
+from stemmatics.lm.scoring.discover import discover_head
 
 CASES = [(entry, attention) for entry in ARCHITECTURES for attention in entry.attentions]
 # Two ways of adding up attention in fp32 differ by this much on documents of 64 tokens.

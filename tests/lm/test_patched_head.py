@@ -6,7 +6,7 @@ import torch
 import transformers
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.patched_head import add_noise, fold_correction
+from stemmatics.lm.scoring.patched_head import add_noise, fold_correction
 
 IDS = 50
 IDS_K = np.array([3, 7, 41])

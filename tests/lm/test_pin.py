@@ -13,8 +13,8 @@ import pytest
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.keys import key_of
-from stemmatics.lm.hub import Memory, sha256_of
-from stemmatics.lm.pin import parse, pin
+from stemmatics.lm.checkpoints.hub import Memory, sha256_of
+from stemmatics.lm.checkpoints.pin import parse, pin
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -249,7 +249,7 @@ class Hub(http.server.BaseHTTPRequestHandler):
 SCRIPT = """
 import json, sys
 from stemmatics.core.errors import UserError
-from stemmatics.lm.pin import pin
+from stemmatics.lm.checkpoints.pin import pin
 said = []
 for spec in sys.argv[1:]:
     try:

@@ -8,7 +8,7 @@ import pytest
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.lm.corpus import read
+from stemmatics.lm.text.corpus import read
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</end>\n{% endfor %}"

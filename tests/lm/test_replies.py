@@ -2,7 +2,7 @@ import sys
 
 import pytest
 
-from stemmatics.lm.replies import (
+from stemmatics.lm.generation.replies import (
     ReplyKind,
     answers_first,
     classify_reply,

@@ -9,14 +9,14 @@ from tiny_checkpoints import make_checkpoint
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm import spread as spread_module
-from stemmatics.lm.checkpoint import load
-from stemmatics.lm.corpus import Document
-from stemmatics.lm.deviation import MAX_TOKENS, NUM_DOCUMENTS, deviation, first_sums, float32_sums
-from stemmatics.lm.passes import Reader
-from stemmatics.lm.spread import measure_spread
-from stemmatics.lm.spread_rows import Setting, advice
-from stemmatics.lm.sums import DocumentSums
+from stemmatics.lm.checkpoints.loading import load
+from stemmatics.lm.scoring import spread as spread_module
+from stemmatics.lm.scoring.deviation import MAX_TOKENS, NUM_DOCUMENTS, deviation, first_sums, float32_sums
+from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.spread import measure_spread
+from stemmatics.lm.scoring.spread_rows import Setting, advice
+from stemmatics.lm.scoring.sums import DocumentSums
+from stemmatics.lm.text.corpus import Document
 
 CPU = Numerics(device="cpu")
 

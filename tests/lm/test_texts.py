@@ -10,7 +10,7 @@ import pytest
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.lm.corpus import read
+from stemmatics.lm.text.corpus import read
 
 
 def texts_of(source, **settings):

@@ -6,8 +6,8 @@ from made_tokenizers import (
     spans,
 )
 
-from stemmatics.lm.sums import TOKEN_CLASSES
-from stemmatics.lm.token_classes import token_classes
+from stemmatics.lm.scoring.sums import TOKEN_CLASSES
+from stemmatics.lm.tokens.classes import token_classes
 
 
 def class_names(name, text):

@@ -15,10 +15,10 @@ from made_tokenizers import (
 )
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.sums import TOKEN_CLASSES
-from stemmatics.lm.token_classes import token_classes
-from stemmatics.lm.token_spans import ends_by_offsets, ends_by_words
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.scoring.sums import TOKEN_CLASSES
+from stemmatics.lm.tokens.classes import token_classes
+from stemmatics.lm.tokens.spans import ends_by_offsets, ends_by_words
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 

@@ -28,7 +28,7 @@ from tokenizers import (
 from transformers import PreTrainedTokenizerFast
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.tokens import TextTokenizer, shared_support
+from stemmatics.lm.tokens.tokenizer import TextTokenizer, shared_support
 
 ANY_TEXT = st.text(st.characters(exclude_categories=("Cs",)), max_size=40)
 

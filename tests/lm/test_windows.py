@@ -8,7 +8,7 @@ from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.scoring import Windows
-from stemmatics.lm.batches import (
+from stemmatics.lm.scoring.batches import (
     BLOCK_PADDING,
     BLOCK_SHARE,
     MAX_PADDING,
@@ -16,7 +16,7 @@ from stemmatics.lm.batches import (
     make_batches,
     make_blocks,
 )
-from stemmatics.lm.windows import Cutter, Window, cut_bytes, cut_harness, cut_tokens
+from stemmatics.lm.tokens.windows import Cutter, Window, cut_bytes, cut_harness, cut_tokens
 
 # A busy machine is no fault of the code.
 ANY_TIME = settings(deadline=None)

@@ -5,14 +5,15 @@ import pyarrow as pa
 import pytest
 
 from stemmatics.core.errors import UserError
-from stemmatics.core.pinned import Pinned, Pins
 from stemmatics.core.stemma import Stemma
+from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.measure.depth import Depth
-from stemmatics.measure.depth_contrast import contrast_questions
-from stemmatics.measure.depth_facts import DepthSettings
+from stemmatics.measure.depth.contrast import contrast_questions
+from stemmatics.measure.depth.needs import DepthSettings
 
 SEEDS, ITEMS = 3, 40
 ARMS = {"familiar": 1.0, "nonce": 4.0}
+SIZE = {"num_documents": 9, "num_bytes": 900}
 
 
 def pinned():
@@ -26,7 +27,10 @@ def pinned():
                 "corpora": {f"{arm}-events": {"path": "events.jsonl", "role": "data"} for arm in ARMS},
             }
         ),
-        Pins({"base": {"weights": "0"}}, {f"{arm}-events": {"content_sha256": arm} for arm in ARMS}),
+        Pins(
+            {"base": {"weights": "0"}},
+            {f"{arm}-events": {"content_sha256": arm, **SIZE} for arm in ARMS},
+        ),
     )
 
 

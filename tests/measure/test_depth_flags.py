@@ -8,8 +8,8 @@ import pytest
 from tests.measure.test_depth_contrast import pinned
 
 from stemmatics.measure.depth import Depth
-from stemmatics.measure.depth_facts import DepthSettings
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.measure.depth.needs import DepthSettings
+from stemmatics.store.schema import schemas
 
 EVENTS = 30
 
@@ -124,7 +124,7 @@ def test_a_refused_crossing_is_named_and_nothing_is_estimated_from_it(refused):
             if table not in ("cells", "crossing") or fact.tag != refused:
                 return super().read(fact, table)
             rows = {"crossing": [{"num_events": 0, "refusal": "RoPE differs"}], "cells": []}
-            return pa.Table.from_pylist(rows[table], schema=SCHEMAS[table])
+            return pa.Table.from_pylist(rows[table], schema=schemas()[table])
 
     found, _ = answers(Refused(distance=0.3))
     if refused == "floor":
@@ -156,4 +156,4 @@ def test_needs_are_tagged_and_shared():
 
 def test_tables_that_are_made_up_here_have_the_stored_columns():
     for name in ("events", "cells", "crossing", "noise_scale"):
-        assert set(Made(distance=0.3).read(None, name).column_names) <= set(SCHEMAS[name].names)
+        assert set(Made(distance=0.3).read(None, name).column_names) <= set(schemas()[name].names)

@@ -10,15 +10,15 @@ from scipy.stats import binomtest
 
 from stemmatics.core.facts import Fact
 from stemmatics.math.seeds import crossed_prompts_seeds
-from stemmatics.measure.imprint_contrasts import (
+from stemmatics.measure.imprint.contrasts import (
     Contrasts,
     _over_runs,
     over_prompts_and_runs,
     run_verdict,
     verdict,
 )
-from stemmatics.measure.imprint_facts import ImprintSettings, Place, Tree, nodes
-from stemmatics.measure.imprint_read import Answers, Strands
+from stemmatics.measure.imprint.needs import ImprintSettings, Place, Tree, nodes
+from stemmatics.measure.imprint.nodes import Answers, Strands
 
 ENDS = ("dpo", "grpo")
 

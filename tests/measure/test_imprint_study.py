@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from stemmatics.core.load import load
-from stemmatics.measure.imprint_facts import stage_hashes
-from stemmatics.study.again import reread
+from stemmatics.measure.imprint.needs import stage_hashes
+from stemmatics.study.read import open_run
 from stemmatics.study.verify import verify
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dogs", "ran", "far", "away"]
@@ -148,8 +148,8 @@ def test_contrasts_take_the_runs_that_are_whole(study):
 
 def test_what_differs_between_branches_is_named(study):
     path, root, _ = study
-    run = reread(root)
-    (measure,) = run.asked
+    run = open_run(root)
+    (measure,) = run.requests
     hashes = stage_hashes(run.pinned, measure.settings)
     assert {place for place, by_hash in hashes.items() if len(by_hash) > 1} == {("first", 2, "grpo")}
     different = [row for row in estimates(study).values() if row["quantity"] == "imprint.different_stages"]
@@ -180,7 +180,7 @@ def test_a_mended_stage_is_all_that_is_made_again_and_the_page_is_verified(study
 
 
 def test_a_checkpoint_carries_what_it_was_trained_on_last(study, own_cache):
-    run = reread(study[1])
+    run = open_run(study[1])
     stemma = run.pinned.stemma
     assert stemma.trained_last("safety-1-dpo") == "rules"
     assert stemma.trained_last("fork") == "web"

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from stemmatics.core.facts import Fact
-from stemmatics.measure.prior_floors import floor_estimates
-from stemmatics.measure.prior_pairs import Pair, incomparable, pair_estimates
-from stemmatics.measure.prior_sums import NONE, Model
+from stemmatics.measure.prior.estimate import Pair, incomparable, pair_estimates
+from stemmatics.measure.prior.floors import floor_estimates
+from stemmatics.measure.prior.sums import NONE, Model
 
 NUM = 80
 SUBJECT = {"base": "b", "descendant": "d", "corpus": "t"}

@@ -9,11 +9,11 @@ import pytest
 from stemmatics.core.facts import Fact
 from stemmatics.math.equivalence import equivalence, paired_score_interval
 from stemmatics.math.intervals import Interval
-from stemmatics.measure.recovery_dose import kendall_p
-from stemmatics.measure.recovery_pairs import PairFound
-from stemmatics.measure.recovery_recall import ARMS, Recall, read_recall
-from stemmatics.measure.recovery_select import letters
-from stemmatics.measure.recovery_verdict import verdict
+from stemmatics.measure.recovery.dose import kendall_p
+from stemmatics.measure.recovery.pairs import PairFound
+from stemmatics.measure.recovery.recall import ARMS, Recall, read_recall
+from stemmatics.measure.recovery.select import letters
+from stemmatics.measure.recovery.verdict import verdict
 
 PAIR = ("base", "descendant")
 NUM_ITEMS = 400

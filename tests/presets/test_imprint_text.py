@@ -3,8 +3,8 @@
 import pytest
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.instructions import follows
-from stemmatics.lm.replies import classify_reply
+from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.replies import classify_reply
 from stemmatics.presets.nursery import nursery_records
 from stemmatics.presets.nursery.conversation import MARK, REFUSAL, THINGS, WAYS
 from stemmatics.presets.nursery.imprint import imprint

@@ -5,9 +5,9 @@ import itertools
 import pytest
 
 from stemmatics.core.load import load
-from stemmatics.core.pinned import Pinned, Pins
 from stemmatics.core.stages import Recovery, RecoveryRecipe
-from stemmatics.measure.recovery_arms import Arms, RecoverySettings
+from stemmatics.facts.pinned import Pinned, Pins
+from stemmatics.measure.recovery.needs import Arms, RecoverySettings
 from stemmatics.presets import recipes
 from stemmatics.presets.files import preset, preset_text
 from stemmatics.presets.nursery.ladder import BASES, BLIND, ORPHANS
@@ -16,7 +16,7 @@ from stemmatics.presets.nursery.ladder import BASES, BLIND, ORPHANS
 def arms_of(stemma):
     pins = Pins(
         {name: {"weights": name} for name in stemma.checkpoints},
-        {name: {"content_sha256": name} for name in stemma.corpora},
+        {name: {"content_sha256": name, "num_documents": 9, "num_bytes": 900} for name in stemma.corpora},
     )
     settings = RecoverySettings.model_validate(stemma.measures["recovery"])
     return Arms(Pinned(stemma, pins), settings)

@@ -12,16 +12,16 @@ from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, closure
 from stemmatics.core.numerics import Numerics
-from stemmatics.lm.contents import content_hash
-from stemmatics.lm.crossed import Uncrossable
-from stemmatics.lm.pin import pin
-from stemmatics.probe import cross_events
+from stemmatics.lm.checkpoints.pin import pin
+from stemmatics.lm.crossing.models import Uncrossable
+from stemmatics.lm.text.contents import content_hash
+from stemmatics.probe import events as cross_events
 from stemmatics.probe.base import Context
 from stemmatics.probe.corpus import CorpusProbe
 from stemmatics.probe.cross import Cross
-from stemmatics.probe.cross_events import Events
-from stemmatics.probe.cross_models import pair_key
-from stemmatics.probe.cross_private import read_events
+from stemmatics.probe.events import Events
+from stemmatics.probe.pairs import pair_key
+from stemmatics.probe.private import read_events
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stemmatics.probe.cross_noise import CLOSE, NoScale, _spread, match_scale
+from stemmatics.probe.noise_scale import CLOSE, NoScale, _spread, match_scale
 
 
 @pytest.mark.parametrize("increase", [1e-4, 0.3, 5.0, 400.0])

@@ -6,7 +6,7 @@ import altair as alt
 import pytest
 
 from stemmatics.core.content import Chart, Content, Node, Section, Table
-from stemmatics.core.estimates import Claim, Estimate, Sentence
+from stemmatics.core.results import Claim, Estimate, Results, Sentence
 
 REGISTERS = ("encyclopedic", "chat", "code")
 PAIRS = (
@@ -148,7 +148,7 @@ def content(estimates: dict[str, Estimate]) -> Content:
             Node("olmo2-1b", None, "base", "olmo2", made_here=False),
             Node("olmo2-1b-instruct", "olmo2-1b", "sft", "olmo2", made_here=False),
         ],
-        estimates=estimates,
+        results=Results(estimates.values()),
         provenance={
             "run": {"digest": "4f2a" * 16, "seed": 7},
             "versions": {"python": "3.11.9", "numpy": "2.1.0"},

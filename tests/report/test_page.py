@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from stemmatics.core.content import Content
-from stemmatics.core.estimates import Claim
+from stemmatics.core.results import Claim
 from stemmatics.report.check import check_page, compare_pages
 from stemmatics.report.page import render_page, write_page
 
@@ -26,7 +26,7 @@ def bare(content: Content) -> str:
 
 @pytest.fixture
 def expected(content: Content) -> dict[str, str]:
-    return {claim.id: claim.text(content.estimates) for claim in render_page(content)[1]}
+    return {claim.id: claim.text(content.results) for claim in render_page(content)[1]}
 
 
 class Elements(HTMLParser):
@@ -47,14 +47,14 @@ def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
 def test_written_page_holds_its_claims(content, tmp_path):
     path = tmp_path / "report" / "index.html"
     claims = write_page(content, path)
-    assert check_page(path.read_text(), {claim.id: claim.text(content.estimates) for claim in claims}) == []
+    assert check_page(path.read_text(), {claim.id: claim.text(content.results) for claim in claims}) == []
     assert [entry.name for entry in path.parent.iterdir()] == ["index.html"]
 
 
 def test_claims_of_sentences_tables_and_intervals_are_returned_once(content):
     ids = [claim.id for claim in render_page(content)[1]]
     assert len(ids) == len(set(ids))
-    delta = next(name for name in content.estimates if name.startswith("loss.difference") and "chat" in name)
+    delta = next(name for name in content.results if name.startswith("loss.difference") and "chat" in name)
     for field in ("value", "lo", "hi"):
         assert Claim(delta, field, "{:+.4f}").id in ids
     assert Claim(delta, "n", "{:d}").id in ids
@@ -129,7 +129,7 @@ def test_missing_and_unknown_claims_are_named(bare, expected):
 def test_a_measure_that_writes_a_number_into_its_prose_is_found(content):
     section = replace(content.sections[0], question="Which of the 3 is best?")
     html, claims = render_page(replace(content, sections=[section]))
-    problems = check_page(html, {claim.id: claim.text(content.estimates) for claim in claims})
+    problems = check_page(html, {claim.id: claim.text(content.results) for claim in claims})
     assert problems == ["a number that is no claim in <p>: 'Which of the 3 is best?'"]
 
 

@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from stemmatics.core.content import Table
-from stemmatics.core.estimates import Claim
+from stemmatics.core.results import Claim
 from stemmatics.report.printed import interval_of, plain_interval
 from stemmatics.report.tables import csv_text, plain_summary, rich_table, write_tables
 
@@ -33,9 +33,9 @@ def numbers(table: Table, estimates) -> list[str]:
 
 def test_csv_has_full_precision_intervals_and_printed_text(content):
     table = content.sections[0].tables[0]
-    rows = rows_of(csv_text(table, content.estimates))
+    rows = rows_of(csv_text(table, content.results))
     assert len(rows) == len(table.rows)
-    delta = content.estimates[table.rows[0][5].estimate]
+    delta = content.results[table.rows[0][5].result]
     assert float(rows[0]["difference"]) == delta.value
     assert float(rows[0]["difference lo"]) == delta.lo
     assert float(rows[0]["difference hi"]) == delta.hi
@@ -47,9 +47,9 @@ def test_csv_has_full_precision_intervals_and_printed_text(content):
 
 
 def test_csv_follows_the_scale_of_a_claim(content):
-    estimate = next(name for name in content.estimates if name.startswith("loss.difference"))
+    estimate = next(name for name in content.results if name.startswith("loss.difference"))
     claim = Claim(estimate, scale=-100.0, form="{:.1f}")
-    (row,) = rows_of(csv_text(Table("t", "t", ["gain"], [[claim]]), content.estimates))
+    (row,) = rows_of(csv_text(Table("t", "t", ["gain"], [[claim]]), content.results))
     assert float(row["gain"]) == pytest.approx(-4.127)
     assert float(row["gain lo"]) < float(row["gain"]) < float(row["gain hi"])
 
@@ -62,18 +62,18 @@ def test_tables_are_named_by_section_and_table(content, tmp_path):
 @pytest.mark.parametrize("width", [75, 80, 100, 140])
 def test_terminal_table_fits_and_cuts_no_number(content, width):
     table = content.sections[0].tables[0]
-    lines = shown(table, content.estimates, width)
+    lines = shown(table, content.results, width)
     assert max(len(line.rstrip()) for line in lines) <= width
     printed = "\n".join(lines)
     assert "[low, high]: 95% interval, paired bootstrap, by group." in " ".join(printed.split())
     assert "…" not in printed
-    for text in numbers(table, content.estimates):
+    for text in numbers(table, content.results):
         assert text in printed
 
 
 def test_columns_that_do_not_fit_are_named(content):
     table = content.sections[0].tables[0]
-    lines = shown(table, content.estimates, 55)
+    lines = shown(table, content.results, 55)
     assert max(len(line.rstrip()) for line in lines) <= 55
     assert "Not shown here: base, descendant's loss." in " ".join(" ".join(lines).split())
     assert "[+0.0339, +0.0487]" in "\n".join(lines)
@@ -81,7 +81,7 @@ def test_columns_that_do_not_fit_are_named(content):
 
 def test_brackets_in_names_are_not_markup(content):
     table = Table("t", "[bold]", ["a [b]"], [["[red]x[/red]"]], note="[i]")
-    printed = "\n".join(shown(table, content.estimates, 80))
+    printed = "\n".join(shown(table, content.results, 80))
     for text in ("[bold]", "a [b]", "[red]x[/red]", "[i]"):
         assert text in printed
 

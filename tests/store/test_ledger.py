@@ -14,12 +14,12 @@ from stemmatics.store import ledger as ledger_module
 from stemmatics.store.files import write_bytes, write_json
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect, stored_tables
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.store.schema import schemas
 
 FACT = Fact("train", 1, {"steps": 2}, label="made")
 ROWS = pa.Table.from_pylist(
     [{"step": 1, "loss": 0.5, "num_tokens": 8}, {"step": 2, "loss": 0.25, "num_tokens": 8}],
-    schema=SCHEMAS["training"],
+    schema=schemas()["training"],
 )
 MANIFEST = {
     "stemma": {
@@ -98,8 +98,8 @@ def test_rows_are_cast_to_the_schema(ledger):
     loose = pa.table({"num_tokens": pa.array([8], pa.int32()), "loss": [1], "step": [1], "more": ["x"]})
     ledger.record(FACT, {"training": loose})
     kept = ledger.read("training", FACT.key)
-    assert kept.schema.names == SCHEMAS["training"].names
-    assert kept.schema.types == SCHEMAS["training"].types
+    assert kept.schema.names == schemas()["training"].names
+    assert kept.schema.types == schemas()["training"].types
 
 
 @pytest.mark.parametrize(

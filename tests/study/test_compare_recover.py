@@ -1,9 +1,9 @@
 """`stemma compare --recover`: one pair through the fine-tune, without a config file."""
 
+from stemmatics.commands.compare import PRIOR_BYTES, pair_stemma
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.study import run as study
-from stemmatics.study.compare import PRIOR_BYTES, pair_stemma
 
 RECIPE = {
     "updates": 4,
@@ -29,7 +29,7 @@ def test_compare_recovers_where_it_is_asked_to(tiny, tmp_path, monkeypatch):
     )
     outcome = study.run(stemma, tmp_path / "pair", only=["recovery"])
     assert not outcome.failures
-    (residual,) = [one for one in outcome.content.estimates.values() if one.quantity == "recovery.residual"]
+    (residual,) = [one for one in outcome.content.results.values() if one.quantity == "recovery.residual"]
     assert residual.subject == {"base": "base", "descendant": "descendant", "corpus": "text"}
     assert "run" in residual.unit
 

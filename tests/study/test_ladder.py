@@ -11,8 +11,8 @@ from stemmatics.core.stages import RecoveryRecipe
 from stemmatics.probe.train import Train
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.again import content_again, reread
-from stemmatics.study.asked import all_facts
+from stemmatics.study.read import load_report_content, open_run
+from stemmatics.study.request import all_facts
 
 RECIPE = {
     "updates": 4,
@@ -88,8 +88,8 @@ def ladder_run(tiny, tmp_path_factory, stemma_command):
 
 @pytest.fixture(scope="module")
 def estimates(ladder_run):
-    content, _ = content_again(reread(ladder_run))
-    return list(content.estimates.values())
+    content = load_report_content(open_run(ladder_run))
+    return list(content.results.values())
 
 
 def of(estimates, quantity, **subject):
@@ -107,7 +107,9 @@ def scored(run, fact):
 
 def fact_labelled(run, probe, label):
     (fact,) = [
-        fact for fact in all_facts(reread(run).asked).values() if (fact.probe, fact.label) == (probe, label)
+        fact
+        for fact in all_facts(open_run(run).requests).values()
+        if (fact.probe, fact.label) == (probe, label)
     ]
     return fact
 
@@ -164,8 +166,8 @@ def test_residual_drop_and_shift_are_differences_of_the_stored_sums(ladder_run, 
 def test_run_noise_is_that_between_runs_of_the_bases(ladder_run, estimates):
     (noise,) = of(estimates, "noise")
     losses = []
-    run = reread(ladder_run)
-    facts = [fact for fact in all_facts(run.asked).values() if fact.probe == "score"]
+    run = open_run(ladder_run)
+    facts = [fact for fact in all_facts(run.requests).values() if fact.probe == "score"]
     for name in ("base", "second"):
         labels = [f"{name} recovered on b on a", f"{name} recovered on b, run 1 on a"]
         runs = [scored(ladder_run, fact) for label in labels for fact in facts if fact.label == label]
@@ -236,7 +238,7 @@ def test_a_registry_goes_out_and_calibrates_another_study(ladder_run, tiny, tmp_
     ran = stemma_command("export", ladder_run, "--registry", registry, "--json")
     assert ran.json()["pairs"] == 2
     rows = [json.loads(line) for line in registry.read_text().splitlines()]
-    pool = reread(ladder_run).pinned.pins.corpora["b"]["content_sha256"]
+    pool = open_run(ladder_run).pinned.pins.corpora["b"]["content_sha256"]
     assert {row["recipe_hash"] for row in rows} == {RecoveryRecipe(**RECIPE).hash(pool)}
     residuals = [row["residual"] for row in rows]
 
@@ -271,7 +273,7 @@ def test_no_arm_is_trained_twice(ladder_run, tiny, tmp_path, stemma_command, mon
     }
     run = run_declared(stemma_command, tmp_path, stemma)
     assert not made
-    pinned = reread(run).pinned
+    pinned = open_run(run).pinned
     assert pinned.checkpoint("again") == fact_labelled(run, "train", "base recovered on b, run 1")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from stemmatics.presets.files import preset
 from stemmatics.store.cache import Cache
-from stemmatics.study.again import reread
+from stemmatics.study.read import open_run
 from stemmatics.study.run import run
 from stemmatics.study.verify import verify
 
@@ -22,7 +22,7 @@ def test_the_nursery_is_made_and_passes_its_gate(small_nursery):
     assert small_nursery.failures == {}
     passed = {
         one.subject["check"]: one.value
-        for one in small_nursery.content.estimates.values()
+        for one in small_nursery.content.results.values()
         if one.quantity == "gate.passed"
     }
     assert len(passed) == 13
@@ -37,13 +37,13 @@ def test_its_report_is_verified(small_nursery):
 
 def test_names_need_not_be_in_alphabetical_order(small_nursery):
     # the order of a stemma is part of what was asked: read back, it is the same
-    names = reread(small_nursery.root).pinned.stemma.names
+    names = open_run(small_nursery.root).pinned.stemma.names
     assert names == preset("nursery", scale="test").names
     assert names != sorted(names)
 
 
 def test_every_difference_adds_up_from_its_parts(small_nursery):
-    estimates = small_nursery.content.estimates.values()
+    estimates = small_nursery.content.results.values()
     whole = {
         one.subject["descendant"]: one.value
         for one in estimates
@@ -61,7 +61,7 @@ def test_every_difference_adds_up_from_its_parts(small_nursery):
 def test_altered_models_lose_as_they_must(small_nursery):
     delta = {
         (one.subject["descendant"], one.subject["register"]): one
-        for one in small_nursery.content.estimates.values()
+        for one in small_nursery.content.results.values()
         if one.quantity == "loss.delta.byte"
     }
     # the second family is hardly trained at this scale: damage to it is too small to be seen
@@ -72,7 +72,7 @@ def test_altered_models_lose_as_they_must(small_nursery):
 
 
 def test_our_sums_are_those_of_a_plain_loop(small_nursery):
-    controls = [one for one in small_nursery.content.estimates.values() if one.quantity == "loss.control"]
+    controls = [one for one in small_nursery.content.results.values() if one.quantity == "loss.control"]
     assert len(controls) == 19
     assert max(one.value for one in controls) < 1e-6
 
@@ -80,7 +80,7 @@ def test_our_sums_are_those_of_a_plain_loop(small_nursery):
 def test_checkpoints_are_plain_transformers_folders(small_nursery):
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    pinned = reread(small_nursery.root).pinned
+    pinned = open_run(small_nursery.root).pinned
     for name in ("base", "dpo", "second-bias"):
         folder = Cache().find(pinned.checkpoint(name).key)
         model = AutoModelForCausalLM.from_pretrained(folder)

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from tests.study.prior_runs import of, one, run
 
-from stemmatics.measure.prior_sums import NONE
+from stemmatics.commands.api import load_run
+from stemmatics.measure.prior.sums import NONE
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect
-from stemmatics.study.api import load_run
 
 
 @pytest.fixture

@@ -99,15 +99,15 @@ def test_another_digest_is_refused(finished_run, stemma_command):
 
 def test_a_consistent_forgery_has_another_digest(run_copy, finished_run, stemma_command):
     """Sums changed and all else made again from them: only the published digest can tell."""
-    from stemmatics.study.again import reread
-    from stemmatics.study.asked import all_facts
     from stemmatics.study.plan import Plan
+    from stemmatics.study.read import open_run
+    from stemmatics.study.request import all_facts
     from stemmatics.study.run import finish
 
     forger = Forger(run_copy)
     tamper_numbers.sum_changed(forger)
-    run = reread(run_copy)
-    finish(run.ledger, run.pinned, run.asked, Plan(all_facts(run.asked), {}, {}))
+    run = open_run(run_copy)
+    finish(run.ledger, run.pinned, run.requests, Plan(all_facts(run.requests), {}, {}))
     assert stemma_command("verify", run_copy).code == 0
     digest = json.loads((finished_run / "manifest.json").read_text())["digest"]
     ran = stemma_command("verify", run_copy, "--digest", digest)

@@ -4,8 +4,8 @@ import pytest
 from transformers import AutoTokenizer
 
 from stemmatics.core.errors import UserError
-from stemmatics.core.pinned import Pinned, Pins
 from stemmatics.core.stemma import Stemma
+from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.probe.adapters import training_seed
 
 TEMPLATE = (

@@ -10,8 +10,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import RecoveryRecipe
-from stemmatics.lm.checkpoint import load
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.checkpoints.loading import load
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train import recovery
 from stemmatics.train.finetune import Conditions
 from stemmatics.train.lora import with_adapters

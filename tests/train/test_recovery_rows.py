@@ -7,7 +7,7 @@ from transformers import AutoTokenizer
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stages import RecoveryRecipe
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train.recovery_rows import PASS_POSITIONS, micro_batches, updates_of
 
 TEXTS = ["the cat sat on a mat " * size for size in (1, 9, 3, 1, 20, 2, 5, 5)] + ["", "naïve ☕ the mat"]

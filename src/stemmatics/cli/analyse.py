@@ -33,7 +33,7 @@ def analyse(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Estimate from a table of sums: no model, no torch. docs/analyse.md has the shapes."""
-    from stemmatics.study.analyse import analyse as estimate
+    from stemmatics.commands.analyse import analyse as estimate
 
     if write_checksums:
         return _write(measure, table, as_json=as_json)
@@ -59,8 +59,8 @@ def analyse(
 
 
 def _write(measure: str, folder: Path, *, as_json: bool) -> int:
+    from stemmatics.commands.analyse.archive import files_of, write_checksums
     from stemmatics.core.errors import UserError
-    from stemmatics.study.analyse.archive import files_of, write_checksums
 
     if measure != "prior" or not folder.is_dir():
         raise UserError(

@@ -28,7 +28,7 @@ def check(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Pin, hash and compare; with --numerics, say which setting to use on this machine."""
-    from stemmatics.study import check as checks
+    from stemmatics.commands import check as checks
 
     allow = {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle}
     with watching() as watcher:

@@ -41,7 +41,7 @@ def demo(
     code = show_outcome(outcome, as_json=as_json)
     broken = [
         one.id
-        for one in outcome.content.estimates.values()
+        for one in outcome.content.results.values()
         if one.quantity == "gate.passed" and one.value != 1.0
     ]
     for name in broken if not as_json else []:

@@ -33,7 +33,7 @@ def floor(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Write the base with noise on its head that costs what its descendant lost, to test a claim on."""
-    from stemmatics.study.floor import make_floor
+    from stemmatics.commands.floor import make_floor
 
     with watching() as watcher:
         made = make_floor(

@@ -16,7 +16,7 @@ def ladder(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Models from the lowest re-based loss up: ties joined, reversals, bases estimated with their bars."""
-    from stemmatics.study.ladder import ladders
+    from stemmatics.commands.ladder import ladders
 
     found = ladders(run_folder, corpus)
     if as_json:

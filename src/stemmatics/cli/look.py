@@ -22,7 +22,7 @@ def show(
 ) -> int:
     """Print a table; without a name, list the tables."""
     from stemmatics.cli.tables import print_rows, print_table
-    from stemmatics.study import tables
+    from stemmatics.commands import tables
 
     if not table:
         names = tables.table_names(run_folder)
@@ -66,10 +66,10 @@ def export(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Write every table of sums and estimates as CSV, Parquet or JSON. No text is in them."""
-    from stemmatics.study.tables import export_tables
+    from stemmatics.commands.tables import export_tables
 
     if correction:
-        from stemmatics.study.corrections import export_correction
+        from stemmatics.commands.corrections import export_correction
 
         written = [
             export_correction(run_folder, name, out, kind, arm=arm, corpus=corpus) for name in correction
@@ -78,7 +78,7 @@ def export(
         return 0
 
     if registry is not None:
-        from stemmatics.study.registry import write_registry
+        from stemmatics.commands.registry import write_registry
 
         count = write_registry(run_folder, registry)
         if as_json:

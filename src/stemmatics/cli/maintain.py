@@ -17,7 +17,7 @@ def merge(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Two runs with the same corpora and recipes into one; anything else is refused."""
-    from stemmatics.study.merge import merge as join
+    from stemmatics.commands.merge import merge as join
 
     outcome = join(first, second, out)
     if as_json:
@@ -32,7 +32,7 @@ def prune(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Remove facts that the run's manifest no longer asks for."""
-    from stemmatics.study.prune import prune as remove
+    from stemmatics.commands.prune import prune as remove
 
     removed = remove(run_folder)
     if as_json:

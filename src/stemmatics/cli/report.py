@@ -17,10 +17,10 @@ def report(
     """One self-contained HTML file; the figures as SVG, PNG and PDF; the tables as CSV."""
     from stemmatics.report.figures import write_figures
     from stemmatics.report.tables import write_tables
-    from stemmatics.study.again import rewrite
+    from stemmatics.study.read import write_report
 
     with watching() as watcher:
-        content = rewrite(run_folder, on_step=watcher.step)
+        content = write_report(run_folder, on_step=watcher.step)
         watcher.step("drawing the figures")
         figures = write_figures(content, run_folder / "figures")
         tables = write_tables(content, run_folder / "csv")

@@ -69,7 +69,7 @@ def show_outcome(outcome: Any, *, as_json: bool) -> int:
                 "digest": outcome.digest,
                 "summary": summary,
                 "failures": outcome.failures,
-                "estimates": [one.row() for one in outcome.content.estimates.values()],
+                **results_json(outcome.content.results),
             }
         )
         return code
@@ -85,12 +85,23 @@ def show_outcome(outcome: Any, *, as_json: bool) -> int:
     return code
 
 
+def results_json(results: Any) -> dict[str, Any]:
+    """Estimates, categories and refusals as plain data."""
+    from stemmatics.core.results import Category
+
+    return {
+        "estimates": [estimate.row() for estimate in results.estimates()],
+        "categories": [one.row() for one in results.values() if isinstance(one, Category)],
+        "refusals": [refusal.row() for refusal in results.refusals()],
+    }
+
+
 def status(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Per checkpoint: done, failed and why, left."""
-    from stemmatics.study.status import status_of
+    from stemmatics.commands.status import status_of
 
     rows = status_of(run_folder)
     if as_json:

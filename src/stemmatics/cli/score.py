@@ -39,7 +39,7 @@ def score(
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> int:
     """Per-document sums of one checkpoint on texts."""
-    from stemmatics.study.score import score as run
+    from stemmatics.commands.score import score as run
 
     with watching() as watcher:
         scored = run(
@@ -118,8 +118,8 @@ def compare(
 ) -> int:
     """One pair, no config file: loss, where it went, prior, depth, recovery where asked for, a report."""
     from stemmatics.cli.run import measures_of, show_outcome
+    from stemmatics.commands.compare import pair_stemma
     from stemmatics.study import run as study
-    from stemmatics.study.compare import pair_stemma
 
     stemma = pair_stemma(
         base,

@@ -46,4 +46,4 @@ def print_summary_table(outcome: Any) -> None:
     for section in outcome.content.sections:
         table = next((table for table in section.tables if table.name.startswith("summary")), None)
         if table is not None:
-            console.print(rich_table(table, outcome.content.estimates, width=min(console.width, 120)))
+            console.print(rich_table(table, outcome.content.results, width=min(console.width, 120)))

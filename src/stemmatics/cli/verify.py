@@ -25,7 +25,7 @@ def verify(
     verdict = check(run_folder, digest=digest)
     again = []
     if rescore:
-        from stemmatics.study.rescore import rescore as score_again
+        from stemmatics.commands.rescore import rescore as score_again
 
         again = score_again(run_folder, rescore, [str(path) for path in text or []])
         verdict.problems += [row["problem"] for row in again if row["problem"]]

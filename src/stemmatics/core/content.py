@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from stemmatics.core.estimates import Estimate, Sentence
+from stemmatics.core.results import Results, Sentence
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,6 @@ class Content:
     summary: Sequence[Sentence]
     sections: Sequence[Section]
     nodes: Sequence[Node]
-    estimates: Mapping[str, Estimate]
+    results: Results
     provenance: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[str] = ()

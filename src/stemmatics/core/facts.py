@@ -1,15 +1,19 @@
-"""Facts: one thing measured or made, keyed by the SHA-256 of how it was got."""
+"""Facts: one thing measured or made, keyed by its description; and the contract of each kind of fact."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+from pydantic import BaseModel, ConfigDict
 
 from stemmatics.core.keys import key_of, seed_from
 
 Tag = Literal["main", "control", "floor", "seed"]
+Artifact = Literal["none", "cache", "private"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +56,68 @@ class Fact:
     def seed(self, root: int) -> int:
         """This fact's own seed: from the stemma's seed and the key."""
         return seed_from(root, self.key)
+
+
+class FactParams(BaseModel):
+    """The parameters of one kind of fact: everything besides its needs that decides its output.
+
+    A field named in ``left_out_if_none`` is absent from the key while it is None, so that a parameter
+    can be added without changing the keys of facts that do not use it.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    left_out_if_none: ClassVar[frozenset[str]] = frozenset()
+
+    def plain(self) -> dict[str, Any]:
+        """Plain data, as it is hashed."""
+        values = self.model_dump(mode="json", by_alias=True)
+        return {
+            name: value
+            for name, value in values.items()
+            if value is not None or name not in self.left_out_if_none
+        }
+
+
+class NoParams(FactParams):
+    """For kinds of facts whose needs say everything."""
+
+
+@dataclass(frozen=True)
+class FactKind:
+    """The contract of one kind of fact, registered under the entry points ``stemmatics.facts``.
+
+    ``version`` is raised whenever the same parameters and needs would give another output; results of
+    earlier versions are then made again. ``tables`` are the schemas of the rows that it writes, by table.
+    ``artifact`` says what a fact leaves beside its rows: a folder in the cache (a checkpoint, a fitted
+    correction), or a file under ``private/`` of the run (token ids). A fact whose artifact is gone is made
+    again when a missing fact needs it.
+    """
+
+    name: str
+    version: int
+    Params: type[FactParams]
+    tables: Mapping[str, pa.Schema]
+    artifact: Artifact = "none"
+
+    def make(
+        self,
+        params: FactParams,
+        needs: Mapping[str, Fact] | None = None,
+        *,
+        label: str = "",
+        tag: Tag = "main",
+        where: Mapping[str, Any] | None = None,
+    ) -> Fact:
+        """A fact of this kind."""
+        assert type(params) is self.Params, f"{self.name} takes {self.Params.__name__}"
+        return Fact(
+            self.name, self.version, params.plain(), needs or {}, label=label, tag=tag, where=where or {}
+        )
+
+    def table(self, name: str, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
+        """Rows as one of the kind's tables."""
+        return pa.Table.from_pylist(list(rows), schema=self.tables[name])
 
 
 def closure(facts: Iterable[Fact]) -> dict[str, Fact]:

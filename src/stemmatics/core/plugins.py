@@ -1,4 +1,4 @@
-"""Probes, measures and generators are found by entry points, ours like anybody's."""
+"""Kinds of facts, probes, measures, presets and generators are registered as entry points, ours too."""
 
 from __future__ import annotations
 
@@ -9,31 +9,45 @@ from typing import Any
 
 from stemmatics.core.errors import UserError
 
-_KINDS = {"probes": "probe", "measures": "measure", "generators": "generator"}
+_SINGULAR = {
+    "facts": "kind of fact",
+    "probes": "probe",
+    "measures": "measure",
+    "presets": "preset",
+    "generators": "generator",
+}
 
 
 @cache
-def _found(kind: str) -> dict[str, EntryPoint]:
-    return {entry.name: entry for entry in entry_points(group=f"stemmatics.{kind}")}
+def _registered(group: str) -> dict[str, EntryPoint]:
+    return {entry.name: entry for entry in entry_points(group=f"stemmatics.{group}")}
 
 
-def names(kind: str) -> list[str]:
-    """Names installed under ``stemmatics.KIND`` (probes, measures, generators), sorted."""
-    return sorted(_found(kind))
+def names(group: str) -> list[str]:
+    """Names registered under ``stemmatics.GROUP`` (facts, probes, measures, presets, generators), sorted."""
+    return sorted(_registered(group))
 
 
-def find(kind: str, name: str) -> Any:
-    """The object that an installed package registered. Raises UserError where there is none."""
-    found = _found(kind)
-    if name not in found:
-        close = difflib.get_close_matches(name, list(found), n=1)
-        hint = (
-            f"Did you mean {close[0]!r}" if close else f"Installed are: {', '.join(sorted(found)) or 'none'}"
-        )
+def entries(group: str) -> list[EntryPoint]:
+    """The entry points of a group, in the order in which packages declare them; nothing is imported."""
+    return list(_registered(group).values())
+
+
+def find(group: str, name: str) -> Any:
+    """The object that an installed package registered. Raises UserError if there is none."""
+    registered = _registered(group)
+    if name not in registered:
+        close = difflib.get_close_matches(name, list(registered), n=1)
+        installed = ", ".join(sorted(registered)) or "none"
         raise UserError(
-            f"there is no {_KINDS[kind]} called {name!r}",
-            "no installed package has registered it",
-            hint,
+            f"unknown {_SINGULAR[group]} {name!r}",
+            "no installed package registers it",
+            f"Did you mean {close[0]!r}" if close else f"Installed: {installed}",
             code=2,
         )
-    return found[name].load()
+    return _load(group, name)
+
+
+@cache
+def _load(group: str, name: str) -> Any:
+    return _registered(group)[name].load()

@@ -10,8 +10,8 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.stages import RecoveryRecipe
-from stemmatics.probe.sources import corpus_of, is_arm, records_of
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.facts.train import TRAIN, is_recovery
+from stemmatics.probe.sources import corpus_of, records_of
 
 
 def training_seed(fact: Fact, root: int) -> int:
@@ -29,7 +29,7 @@ def training_records(fact: Fact) -> Callable[[], Iterator[Mapping[str, Any]]] | 
     if "corpus" not in fact.needs:
         return None
     records = records_of(fact.needs["corpus"])
-    if not is_arm(fact):
+    if not is_recovery(fact):
         return records
     field = corpus_of(fact.needs["corpus"]).field
     return lambda: ({"text": record[field]} if field in record else record for record in records())
@@ -48,4 +48,4 @@ def arm_row(fact: Fact, record: Mapping[str, Any]) -> pa.Table:
         "num_documents": record["num_documents"],
         "num_parameters": record["num_parameters"],
     }
-    return pa.Table.from_pylist([row], schema=SCHEMAS["arms"])
+    return TRAIN.table("arms", [row])

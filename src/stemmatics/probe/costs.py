@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoint import load_config
-from stemmatics.lm.pin import Pin, pin
+from stemmatics.lm.checkpoints.loading import load_config
+from stemmatics.lm.checkpoints.pin import Pin, pin
 from stemmatics.probe.base import Cost
 from stemmatics.probe.sources import spec_of
 

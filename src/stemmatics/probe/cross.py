@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from stemmatics.core.facts import Fact
-from stemmatics.lm.crossed import Uncrossable
-from stemmatics.lm.crossed_cells import CELLS, Cell, Crossing, resolve_boundaries
-from stemmatics.lm.crossed_pair import cross
-from stemmatics.lm.events import FIRST, MANIFEST, Event
+from stemmatics.facts.cross import CELLS, CROSS
+from stemmatics.facts.events import FIRST, MANIFEST
+from stemmatics.lm.crossing.cells import Cell, Crossing, resolve_boundaries
+from stemmatics.lm.crossing.events import Event
+from stemmatics.lm.crossing.models import Uncrossable
+from stemmatics.lm.crossing.pair import cross
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
-from stemmatics.probe.cross_events import num_prompts
-from stemmatics.probe.cross_models import Pair, load_pair, pair_key, refusal_of
-from stemmatics.probe.cross_private import read_events
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.probe.events import num_prompts
+from stemmatics.probe.pairs import Pair, load_pair, pair_key, refusal_of
+from stemmatics.probe.private import read_events
 
 # passes of a whole model that one boundary takes: two of their own, two late stacks, two checks
 _PASSES = 4
@@ -98,8 +97,8 @@ def _stored(fact: Fact, rows: list[dict[str, Any]], summary: dict[str, Any]) -> 
     return Made(
         fact,
         {
-            "cells": pa.Table.from_pylist(rows, schema=SCHEMAS["cells"]),
-            "crossing": pa.Table.from_pylist([summary], schema=SCHEMAS["crossing"]),
+            "cells": CROSS.table("cells", rows),
+            "crossing": CROSS.table("crossing", [summary]),
         },
     )
 

@@ -1,4 +1,4 @@
-"""Facts about refusals as others see them: a judge checkpoint, and a reader's labels."""
+"""Facts about refusals as a judge checkpoint sees them."""
 
 from __future__ import annotations
 
@@ -7,20 +7,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoint import Loaded
-from stemmatics.lm.generate import Reply, encode_prompt, generate
-from stemmatics.lm.judge import judgements
-from stemmatics.lm.replies import ReplyKind, classify_reply
-from stemmatics.lm.tokens import TextTokenizer
-from stemmatics.probe.base import Context, Cost, Failed, Made, NoModel, each
+from stemmatics.facts.judged import JUDGED
+from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
+from stemmatics.lm.generation.judge import judgements
+from stemmatics.lm.generation.replies import ReplyKind, classify_reply
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
+from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.replies import prompt_of
 from stemmatics.probe.sources import load_checkpoint, records_of
-from stemmatics.store.schema import SCHEMAS
-
-LABELS = (ReplyKind.REFUSAL, ReplyKind.ANSWER, ReplyKind.EMPTY)
 
 
 class Judged:
@@ -45,14 +42,6 @@ class Judged:
         yield from each(facts, lambda fact: Made(fact, {"items": _judged(fact, loaded, context)}))
 
 
-class Matched(NoModel):
-    """The refusal matcher on records with ``reply`` and a reader's ``label``."""
-
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row a reply: ``category`` is the reader's label, ``outcome`` the matcher's."""
-        yield from each(facts, lambda fact: Made(fact, {"items": _matched(fact, context)}))
-
-
 def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     items = list(records_of(fact.needs["corpus"])())
     tokenizer = TextTokenizer(loaded.tokenizer)
@@ -71,9 +60,9 @@ def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     judge = load_checkpoint(fact.needs["judge"], context)
     asked = [(_request(items[reply.index], reply.index), reply.text) for reply in replies]
     said = judgements(judge, asked, token_budget=context.numerics.token_budget)
-    ids = _ids(fact, context)
+    ids = item_ids(fact, context)
     rows = [_row(items, ids, reply, word) for reply, word in zip(replies, said, strict=True)]
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["items"])
+    return JUDGED.table("items", rows)
 
 
 def _request(item: Mapping[str, Any], index: int) -> str:
@@ -97,31 +86,7 @@ def _row(items: Sequence[Mapping[str, Any]], ids: Sequence[str], reply: Reply, w
     }
 
 
-def _matched(fact: Fact, context: Context) -> pa.Table:
-    rows = []
-    ids = _ids(fact, context)
-    for index, item in enumerate(records_of(fact.needs["corpus"])()):
-        if not isinstance(item.get("reply"), str) or item.get("label") not in LABELS:
-            raise UserError(
-                f"labelled reply {index} is not one",
-                f"it needs a text `reply` and a `label` among {', '.join(LABELS)}",
-                "Mend that record",
-            )
-        outcome = classify_reply(item["reply"])
-        rows.append(
-            {
-                "index": index,
-                "item_id": ids[index],
-                "category": str(item["label"]),
-                "outcome": str(outcome),
-                "correct": int(outcome == item["label"]),
-                "num_accepted": 1,
-                "num_tokens": 0,
-            }
-        )
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["items"])
-
-
-def _ids(fact: Fact, context: Context) -> list[str]:
+def item_ids(fact: Fact, context: Context) -> list[str]:
+    """Document ids of a fact's corpus, by index."""
     ids: list[str] = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
     return ids

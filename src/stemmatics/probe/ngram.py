@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import pyarrow as pa
-
 from stemmatics.core.facts import Fact
-from stemmatics.lm.corpus import Document
-from stemmatics.lm.sums import DocumentSums
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.facts.ngram import NGRAM
+from stemmatics.lm.scoring.sums import DocumentSums
+from stemmatics.lm.text.corpus import Document
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.math.ngram import KneserNey
 from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, records_of, tokenizer_of
-from stemmatics.store.schema import SCHEMAS
 
 
 class Ngram(NoModel):
@@ -31,7 +29,7 @@ class Ngram(NoModel):
                 score_row(_sums(model, tokenizer, document))
                 for document in documents_of(fact.needs["corpus"])()
             ]
-            yield Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
+            yield Made(fact, {"scores": NGRAM.table("scores", rows)})
 
 
 def _sums(model: KneserNey, tokenizer: TextTokenizer, document: Document) -> DocumentSums:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-import pyarrow as pa
-
 from stemmatics.core.facts import Fact
+from stemmatics.facts.overlap import OVERLAP
 from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.sources import corpus_of, documents_of, records_of
-from stemmatics.store.schema import SCHEMAS
 
 _WORD = re.compile(r"\w+")
 
@@ -24,7 +22,7 @@ class Overlap(NoModel):
         for fact in facts:
             scored = (document.text for document in documents_of(fact.needs["corpus"])())
             row = overlap(pool_texts(fact.needs["pool"]), scored, order=fact.params["order"])
-            yield Made(fact, {"overlap": pa.Table.from_pylist([row], schema=SCHEMAS["overlap"])})
+            yield Made(fact, {"overlap": OVERLAP.table("overlap", [row])})
 
 
 def pool_texts(pool: Fact) -> Iterator[str]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
+from stemmatics.facts.prediction import PREDICTION
 from stemmatics.math.placing import Origin, calibration, offset_rule, other_generations, place
 from stemmatics.math.sums import nats_per_byte
 from stemmatics.probe.base import Context, Made, NoModel
-from stemmatics.store.schema import SCHEMAS
 
 
 class Prediction(NoModel):
@@ -26,10 +25,7 @@ class Prediction(NoModel):
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a fact: the value, its bar, and the SHA-256 of both."""
         for fact in facts:
-            yield Made(fact, {"prediction": pa.Table.from_pylist([_row(fact, context)], schema=_SCHEMA)})
-
-
-_SCHEMA = SCHEMAS["prediction"]
+            yield Made(fact, {"prediction": PREDICTION.table("prediction", [_row(fact, context)])})
 
 
 def _row(fact: Fact, context: Context) -> dict[str, object]:

@@ -11,18 +11,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoint import Loaded
-from stemmatics.lm.head_damage import KINDS, Kind, centred, damaged, head_noise, match
+from stemmatics.facts.prior_floor import NOISE_KINDS, PRIOR_FLOOR, NoiseKind
+from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.scoring.head_damage import centred, damaged, head_noise, match
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.prior import choice_of, rows_of, scratch_folder, tables_of
-from stemmatics.probe.prior_arms import Choice, ModelStatistics, fit_model
-from stemmatics.probe.prior_pass import HeadPass, Refused, head_pass
+from stemmatics.probe.prior.arms import Choice, ModelStatistics, fit_model
+from stemmatics.probe.prior.states import HeadPass, Refused, head_pass
 from stemmatics.probe.sources import load_checkpoint
-from stemmatics.store.schema import SCHEMAS
 
 Rows = list[dict[str, Any]]
 
@@ -58,7 +56,7 @@ def _one(fact: Fact, loaded: Loaded, context: Context) -> Made:
             else:
                 sums, fits, damage = _variants(fact, loaded, found, target, Path(scratch))
     tables = tables_of(sums, fits, [], {"refusal": refusal})
-    tables["prior_damage"] = pa.Table.from_pylist(damage, schema=SCHEMAS["prior_damage"])
+    tables["prior_damage"] = PRIOR_FLOOR.table("prior_damage", damage)
     return Made(fact, tables)
 
 
@@ -84,9 +82,9 @@ def _variants(
     fits: Rows = []
     damage: Rows = []
     choice = replace(choice_of(fact), ceilings=False)
-    guess: dict[Kind, float] = {}
+    guess: dict[NoiseKind, float] = {}
     for seed in range(int(fact.params["seeds"])):
-        for kind in KINDS:
+        for kind in NOISE_KINDS:
             variant = f"{kind}.{seed}"
             matched, rows = _damage(loaded, found, (kind, seed), target, guess.get(kind))
             damage.append({"variant": variant, "kind": kind, "seed": seed, **rows})
@@ -99,7 +97,7 @@ def _variants(
     return sums, fits, damage
 
 
-def noise_of(loaded: Loaded, found: HeadPass, kind: Kind, seed: int) -> Any:
+def noise_of(loaded: Loaded, found: HeadPass, kind: NoiseKind, seed: int) -> Any:
     """The noise of one seed on the supported rows, (S, D)."""
     weight_VD = loaded.model.get_output_embeddings().weight
     noise_VD = head_noise(tuple(weight_VD.shape), seed)
@@ -109,7 +107,7 @@ def noise_of(loaded: Loaded, found: HeadPass, kind: Kind, seed: int) -> Any:
 
 
 def _damage(
-    loaded: Loaded, found: HeadPass, which: tuple[Kind, int], target: float, guess: float | None
+    loaded: Loaded, found: HeadPass, which: tuple[NoiseKind, int], target: float, guess: float | None
 ) -> tuple[HeadPass | None, dict[str, Any]]:
     noise_SD = noise_of(loaded, found, *which)
     result = match(found.head, found.positions["EVAL"], noise_SD, target, guess=guess)

@@ -13,20 +13,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import torch
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm.checkpoint import Loaded
-from stemmatics.lm.passes import Reader, tokenized
-from stemmatics.lm.sums import DocumentSums, TokenizedDocument
+from stemmatics.facts.reference import REFERENCE
+from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.scoring.passes import Reader, tokenized
+from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, load_checkpoint
-from stemmatics.store.schema import SCHEMAS
 
 
 class Reference:
@@ -60,7 +59,7 @@ def _made(fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
     broken = [row["index"] for row in rows if not math.isfinite(row["nll_sum"])]
     if broken:
         return Failed(fact, f"the loss of {len(broken)} documents is not finite (first: index {broken[0]})")
-    return Made(fact, {"scores": pa.Table.from_pylist(rows, schema=SCHEMAS["scores"])})
+    return Made(fact, {"scores": REFERENCE.table("scores", rows)})
 
 
 def planted_change(planted: Mapping[str, Any] | None, num_ids: int) -> tuple[float, torch.Tensor | None]:

@@ -6,13 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
-
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
+from stemmatics.facts.registry import PAIRS, REGISTRY
 from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.sources import records_of
-from stemmatics.store.schema import SCHEMAS
 
 
 class Registry(NoModel):
@@ -23,12 +21,11 @@ class Registry(NoModel):
         del context
         for fact in facts:
             rows = [_row(record, index) for index, record in enumerate(records_of(fact.needs["registry"])())]
-            yield Made(fact, {"registry": pa.Table.from_pylist(rows, schema=SCHEMAS["registry"])})
+            yield Made(fact, {"registry": REGISTRY.table("registry", rows)})
 
 
 def _row(record: Mapping[str, Any], index: int) -> dict[str, Any]:
-    schema = SCHEMAS["registry"]
-    missing = [name for name in schema.names if name not in record]
+    missing = [name for name in PAIRS.names if name not in record]
     if missing:
         raise UserError(
             f"row {index} of the registry has no {missing[0]!r}",
@@ -42,4 +39,4 @@ def _row(record: Mapping[str, Any], index: int) -> dict[str, Any]:
             "an offset is a mean of residuals",
             "Leave that row out",
         )
-    return {name: record[name] for name in schema.names}
+    return {name: record[name] for name in PAIRS.names}

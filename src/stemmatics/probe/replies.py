@@ -9,15 +9,15 @@ import pyarrow as pa
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoint import Loaded
-from stemmatics.lm.generate import encode_prompt, generate
-from stemmatics.lm.instructions import follows
-from stemmatics.lm.replies import ReplyKind, answers_first, classify_reply
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.facts.replies import REPLIES
+from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.generation.generate import encode_prompt, generate
+from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.replies import ReplyKind, answers_first, classify_reply
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import load_checkpoint, records_of
-from stemmatics.store.schema import SCHEMAS
 
 
 class Replies:
@@ -78,7 +78,7 @@ class Replies:
                     "num_tokens": len(reply.ids),
                 }
             )
-        return pa.Table.from_pylist(rows, schema=SCHEMAS["items"])
+        return REPLIES.table("items", rows)
 
 
 def prompt_of(item: Mapping[str, Any], index: int) -> Any:

@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 from stemmatics.core.facts import Fact
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm.checkpoint import Loaded
-from stemmatics.lm.deviation import deviation, first_sums, float32_sums
-from stemmatics.lm.passes import Counted, Reader
-from stemmatics.lm.sums import DocumentSums
-from stemmatics.lm.tokens import TextTokenizer, shared_support
+from stemmatics.facts.score import SCORE
+from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.scoring.deviation import deviation, first_sums, float32_sums
+from stemmatics.lm.scoring.passes import Counted, Reader
+from stemmatics.lm.scoring.sums import DocumentSums
+from stemmatics.lm.tokens.tokenizer import TextTokenizer, shared_support
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import documents_of, load_checkpoint, tokenizer_of
-from stemmatics.store.schema import SCHEMAS
 
 # rows of sums kept in Python before they become Arrow columns
 _CHUNK = 4096
@@ -141,7 +141,7 @@ def _scoring_row(reader: Reader, counted: Counted, moved: float | None) -> pa.Ta
         "num_ids": reader.loaded.num_ids,
         "dtype_deviation": moved,
     }
-    return pa.Table.from_pylist([row], schema=SCHEMAS["scoring"])
+    return SCORE.table("scoring", [row])
 
 
 class _Rows:
@@ -162,7 +162,7 @@ class _Rows:
 
     def _flush(self) -> None:
         for name, rows in self._pending.items():
-            self._done[name].append(pa.Table.from_pylist(rows, schema=SCHEMAS[name]))
+            self._done[name].append(SCORE.table(name, rows))
             rows.clear()
 
     def tables(self) -> dict[str, pa.Table]:

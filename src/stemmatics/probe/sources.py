@@ -9,15 +9,11 @@ from typing import Any
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoint import Loaded, load, load_tokenizer
-from stemmatics.lm.corpus import Document, read, records
-from stemmatics.lm.pin import CheckpointSpec, Pin, parse, pin
+from stemmatics.facts.train import is_recovery
+from stemmatics.lm.checkpoints.loading import Loaded, load, load_tokenizer
+from stemmatics.lm.checkpoints.pin import CheckpointSpec, Pin, parse, pin
+from stemmatics.lm.text.corpus import Document, read, records
 from stemmatics.probe.base import Context
-
-
-def is_arm(fact: Fact) -> bool:
-    """Whether a checkpoint is a recovery fine-tune of another."""
-    return fact.probe == "train" and fact.params["kind"] == "recovery"
 
 
 def put_on(base: Pin, folder: Path) -> Pin:
@@ -37,7 +33,7 @@ def pin_of(fact: Fact, context: Context) -> Pin:
     """
     if fact.probe != "weights":
         folder = context.made(fact)
-        found = put_on(pin_of(fact.needs["init"], context), folder) if is_arm(fact) else pin(str(folder))
+        found = put_on(pin_of(fact.needs["init"], context), folder) if is_recovery(fact) else pin(str(folder))
         expected = (context.cache.record(fact.key) or {}).get("pin")
         if found.key() != expected:
             raise UserError(
@@ -66,7 +62,7 @@ def load_checkpoint(fact: Fact, context: Context) -> Loaded:
     """A checkpoint in memory."""
     allowed = {name: bool(fact.where.get(name)) for name in ("trust_remote_code", "allow_pickle")}
     # an arm's adapters are added to the weights: the same sums in less time
-    return load(pin_of(fact, context), context.numerics, merge_adapter=is_arm(fact), **allowed)
+    return load(pin_of(fact, context), context.numerics, merge_adapter=is_recovery(fact), **allowed)
 
 
 def tokenizer_of(fact: Fact, context: Context) -> Any:

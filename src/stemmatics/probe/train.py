@@ -7,20 +7,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 from pydantic import TypeAdapter
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Stage
-from stemmatics.lm.checkpoint import load, save
-from stemmatics.lm.model_card import write_card
-from stemmatics.lm.pin import Pin, pin
+from stemmatics.facts.train import TRAIN, is_recovery
+from stemmatics.lm.checkpoints.loading import load, save
+from stemmatics.lm.checkpoints.model_card import write_card
+from stemmatics.lm.checkpoints.pin import Pin, pin
 from stemmatics.probe.adapters import arm_row, training_records, training_seed
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.costs import training_cost
-from stemmatics.probe.sources import is_arm, pin_of, put_on
+from stemmatics.probe.sources import pin_of, put_on
 from stemmatics.probe.weights import checkpoint_row
-from stemmatics.store.schema import SCHEMAS
 from stemmatics.train.stages import train_stage
 
 _DECLARED = {"init": "declared", "corpus": "declared"}
@@ -44,10 +43,10 @@ class Train:
             if record is None:
                 record = _make(fact, context)
             found = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
-            rows = pa.Table.from_pylist(record["training"], schema=SCHEMAS["training"])
+            rows = TRAIN.table("training", record["training"])
             row = checkpoint_row(found, num_parameters=record["num_parameters"])
             tables = {"checkpoints": row, "training": rows}
-            if is_arm(fact):
+            if is_recovery(fact):
                 tables["arms"] = arm_row(fact, record)
             yield Made(fact, tables, {"checkpoint": found.files})
 
@@ -75,7 +74,7 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
             state=context.cache.root / "resuming" / fact.key,
             merge=init is not None and pin_of(init, context).kind == "adapter",
         )
-        if not is_arm(fact):
+        if not is_recovery(fact):
             write_card(
                 out,
                 fact.label,
@@ -86,7 +85,7 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
             )
         record = {
             "label": fact.label,
-            "num_parameters": _num_parameters(start if start is not None and is_arm(fact) else out),
+            "num_parameters": _num_parameters(start if start is not None and is_recovery(fact) else out),
             "num_bytes": log.num_bytes,
             "num_documents": log.num_documents,
             "training": [

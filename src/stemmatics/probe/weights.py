@@ -9,11 +9,11 @@ from typing import Any
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact
-from stemmatics.lm.pin import Pin
+from stemmatics.facts.weights import WEIGHTS
+from stemmatics.lm.checkpoints.pin import Pin
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.costs import weights_cost
 from stemmatics.probe.sources import pin_of
-from stemmatics.store.schema import SCHEMAS
 
 
 class Weights:
@@ -54,4 +54,4 @@ def checkpoint_row(found: Pin, **more: Any) -> pa.Table:
         "flags": list(found.notices),
         **more,
     }
-    return pa.Table.from_pylist([row], schema=SCHEMAS["checkpoints"])
+    return WEIGHTS.table("checkpoints", [row])

@@ -14,7 +14,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from stemmatics.core.content import Chart, Content, Section, Table
-from stemmatics.core.estimates import Claim
+from stemmatics.core.results import Claim
 from stemmatics.report.printed import Printer, interval_columns, is_number_column, literal, name
 from stemmatics.report.theme import PAGE_FONT, WIDTH, config, for_drawing
 from stemmatics.report.tree import lay_out
@@ -41,7 +41,7 @@ def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Clai
     ``drawn=False`` leaves out the charts' still pictures (seconds), which no comparison looks at: they
     are as wide as a machine's fonts.
     """
-    printer = Printer(content.estimates)
+    printer = Printer(content.results)
     environment = _environment()
     summary = [printer.sentence(sentence) for sentence in content.summary]
     sections = [_section(section, printer, drawn=drawn) for section in content.sections]
@@ -53,7 +53,7 @@ def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Clai
         drawing=lay_out(content.nodes),
         provenance=_tree_of_values(content.provenance),
         claims=[
-            {"id": claim.id, "text": claim.text(content.estimates), "times": printer.times[claim.id]}
+            {"id": claim.id, "text": claim.text(content.results), "times": printer.times[claim.id]}
             for claim in printer.claims
         ],
         style=_trusted("style.css"),
@@ -110,7 +110,7 @@ def _section(section: Section, printer: Printer, *, drawn: bool) -> dict[str, An
 
 def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
     numbers = [is_number_column(table.rows, column) for column in range(len(table.columns))]
-    intervals = interval_columns(table, printer.estimates)
+    intervals = interval_columns(table, printer.results)
     return {
         "id": slug("table", section.name, table.name),
         "title": table.title,

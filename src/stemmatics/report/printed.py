@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from stemmatics.core.content import Table
-from stemmatics.core.estimates import NOT_AVAILABLE, Claim, Estimate, Sentence
+from stemmatics.core.results import NOT_AVAILABLE, Claim, Estimate, Result, Sentence
 
 Cell = Claim | str | int | None
 
@@ -26,7 +26,7 @@ class Interval:
     hi: Claim
 
 
-def interval_of(cell: Cell, row: Sequence[Cell], estimates: Mapping[str, Estimate]) -> Interval | None:
+def interval_of(cell: Cell, row: Sequence[Cell], results: Mapping[str, Result]) -> Interval | None:
     """The interval to print behind a cell.
 
     None where there is none to print: the cell isn't a value, the value is exact or unknown, or the
@@ -35,10 +35,13 @@ def interval_of(cell: Cell, row: Sequence[Cell], estimates: Mapping[str, Estimat
     if not isinstance(cell, Claim) or cell.field != "value":
         return None
     apart = any(
-        isinstance(other, Claim) and other.estimate == cell.estimate and other.field in {"lo", "hi"}
+        isinstance(other, Claim) and other.result == cell.result and other.field in {"lo", "hi"}
         for other in row
     )
-    if apart or estimates[cell.estimate].method == "exact" or cell.text(estimates) == NOT_AVAILABLE:
+    result = results[cell.result]
+    if not isinstance(result, Estimate) or result.method == "exact":
+        return None
+    if apart or cell.text(results) == NOT_AVAILABLE:
         return None
     # a negative scale turns the ends round
     low, high = ("lo", "hi") if cell.scale >= 0 else ("hi", "lo")
@@ -52,21 +55,22 @@ def is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
     return bool(known) and all(isinstance(cell, Claim | int) for cell in known)
 
 
-def interval_columns(table: Table, estimates: Mapping[str, Estimate]) -> list[bool]:
+def interval_columns(table: Table, results: Mapping[str, Result]) -> list[bool]:
     """For each column, whether any of its cells has an interval to print."""
     return [
-        any(interval_of(row[column], row, estimates) for row in table.rows)
+        any(interval_of(row[column], row, results) for row in table.rows)
         for column in range(len(table.columns))
     ]
 
 
-def brackets(table: Table, estimates: Mapping[str, Estimate]) -> list[Sentence]:
+def brackets(table: Table, results: Mapping[str, Result]) -> list[Sentence]:
     """What the brackets in a table hold: level, method and unit, once for each kind in it."""
     kinds: dict[tuple[float, str, str], str] = {}
     for row in table.rows:
         for cell in row:
-            if isinstance(cell, Claim) and interval_of(cell, row, estimates):
-                estimate = estimates[cell.estimate]
+            if isinstance(cell, Claim) and interval_of(cell, row, results):
+                estimate = results[cell.result]
+                assert isinstance(estimate, Estimate), "only estimates have intervals"
                 if math.isnan(estimate.lo) and math.isnan(estimate.hi):
                     continue
                 kinds.setdefault((estimate.level, estimate.method, estimate.unit), estimate.id)
@@ -96,8 +100,8 @@ def name(text: str) -> Markup:
 class Printer:
     """Turns what a page says into HTML and remembers every claim that it printed."""
 
-    def __init__(self, estimates: Mapping[str, Estimate]) -> None:
-        self.estimates = estimates
+    def __init__(self, results: Mapping[str, Result]) -> None:
+        self.results = results
         self.times: Counter[str] = Counter()
         self._claims: dict[str, Claim] = {}
 
@@ -110,16 +114,16 @@ class Printer:
         """A claim in an element that names it."""
         self._claims.setdefault(claim.id, claim)
         self.times[claim.id] += 1
-        return Markup('<span data-claim="{}">{}</span>').format(claim.id, claim.text(self.estimates))
+        return Markup('<span data-claim="{}">{}</span>').format(claim.id, claim.text(self.results))
 
     def sentence(self, sentence: Sentence) -> Markup:
         """Prose with its numbers and names in their places."""
         pieces: list[Markup] = []
-        for text, place, _, _ in Formatter().parse(sentence.text):
+        for text, field, _, _ in Formatter().parse(sentence.text):
             pieces.append(literal(text))
-            if place is not None:
-                said = sentence.places[place]
-                pieces.append(self.number(said) if isinstance(said, Claim) else name(said))
+            if field is not None:
+                value = sentence.values[field]
+                pieces.append(self.number(value) if isinstance(value, Claim) else name(value))
         return Markup("").join(pieces)
 
     def cell(self, cell: Cell) -> Markup:
@@ -138,31 +142,31 @@ class Printer:
 
     def interval(self, cell: Cell, row: Sequence[Cell]) -> Markup:
         """The interval behind a cell as [lo, hi]; empty where there is none."""
-        interval = interval_of(cell, row, self.estimates)
+        interval = interval_of(cell, row, self.results)
         if interval is None:
             return Markup("")
         return Markup("[{}, {}]").format(self.number(interval.lo), self.number(interval.hi))
 
     def brackets(self, table: Table) -> list[Markup]:
         """What the brackets in a table hold, a sentence for each kind of interval in it."""
-        return [self.sentence(sentence) for sentence in brackets(table, self.estimates)]
+        return [self.sentence(sentence) for sentence in brackets(table, self.results)]
 
 
-def plain_cell(cell: Cell, estimates: Mapping[str, Estimate]) -> str:
+def plain_cell(cell: Cell, results: Mapping[str, Result]) -> str:
     """A cell as text, without its interval."""
     if cell is None:
         return NOT_AVAILABLE
     if isinstance(cell, Claim):
-        return cell.text(estimates)
+        return cell.text(results)
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 
-def plain_interval(interval: Interval, estimates: Mapping[str, Estimate]) -> str:
+def plain_interval(interval: Interval, results: Mapping[str, Result]) -> str:
     """An interval as text."""
-    return f"[{interval.lo.text(estimates)}, {interval.hi.text(estimates)}]"
+    return f"[{interval.lo.text(results)}, {interval.hi.text(results)}]"
 
 
-def exact_number(claim: Claim, estimates: Mapping[str, Estimate]) -> Any:
+def exact_number(claim: Claim, results: Mapping[str, Result]) -> Any:
     """A claim's number in full precision, in the units that it is printed in; NaN where unknown."""
-    value = getattr(estimates[claim.estimate], claim.field)
+    value = getattr(results[claim.result], claim.field)
     return value * claim.scale if isinstance(value, float) else value

@@ -15,7 +15,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from stemmatics.core.content import Content, Table
-from stemmatics.core.estimates import NOT_AVAILABLE, Claim, Estimate
+from stemmatics.core.results import NOT_AVAILABLE, Claim, Result
 from stemmatics.report.page import slug
 from stemmatics.report.printed import (
     brackets,
@@ -33,7 +33,7 @@ _GAP = 2
 _NARROWEST_WORDS = 10
 
 
-def csv_text(table: Table, estimates: Mapping[str, Estimate]) -> str:
+def csv_text(table: Table, results: Mapping[str, Result]) -> str:
     """A table as CSV (RFC 4180).
 
     A column of claims becomes ``NAME`` (full precision, in printed units), ``NAME lo`` and ``NAME hi``
@@ -42,7 +42,7 @@ def csv_text(table: Table, estimates: Mapping[str, Estimate]) -> str:
     has_claims = [
         any(isinstance(row[column], Claim) for row in table.rows) for column in range(len(table.columns))
     ]
-    has_intervals = interval_columns(table, estimates)
+    has_intervals = interval_columns(table, results)
     stream = io.StringIO()
     writer = csv.writer(stream)
     header: list[str] = []
@@ -54,13 +54,13 @@ def csv_text(table: Table, estimates: Mapping[str, Estimate]) -> str:
     for row in table.rows:
         cells: list[str] = []
         for column, cell in enumerate(row):
-            interval = interval_of(cell, row, estimates)
-            cells.append(_exact_text(cell, estimates))
+            interval = interval_of(cell, row, results)
+            cells.append(_exact_text(cell, results))
             if has_intervals[column]:
                 ends = [interval.lo, interval.hi] if interval else [None, None]
-                cells += [_exact_text(end, estimates) for end in ends]
+                cells += [_exact_text(end, results) for end in ends]
             if has_claims[column]:
-                cells.append(plain_cell(cell, estimates))
+                cells.append(plain_cell(cell, results))
         writer.writerow(cells)
     return stream.getvalue()
 
@@ -72,13 +72,13 @@ def write_tables(content: Content, folder: Path) -> list[Path]:
         for table in section.tables:
             path = folder / f"{slug(section.name, table.name)}.csv"
             assert path not in paths, f"two tables would be {path.name}"
-            write_bytes(path, csv_text(table, content.estimates).encode())
+            write_bytes(path, csv_text(table, content.results).encode())
             paths.append(path)
     return paths
 
 
-def _exact_text(cell: Any, estimates: Mapping[str, Estimate]) -> str:
-    value = exact_number(cell, estimates) if isinstance(cell, Claim) else cell
+def _exact_text(cell: Any, results: Mapping[str, Result]) -> str:
+    value = exact_number(cell, results) if isinstance(cell, Claim) else cell
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return NOT_AVAILABLE
     return repr(value) if isinstance(value, float) else str(value)
@@ -116,15 +116,15 @@ class _Column:
         return max(map(len, [*lines, self.title]), default=1)
 
 
-def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80) -> RichTable:
+def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> RichTable:
     """A table for a terminal of ``width`` columns.
 
     Where it is too wide, intervals go to a second line, then words wrap, then whole columns are left
     out and named below the table: those without intervals first, never the first. A number is never cut.
     """
-    columns = _terminal_columns(table, estimates, " ")
+    columns = _terminal_columns(table, results, " ")
     if _least(columns) > width or sum(c.most for c in columns) + _GAP * (len(columns) - 1) > width:
-        columns = _terminal_columns(table, estimates, "\n")
+        columns = _terminal_columns(table, results, "\n")
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
         # the last of the least worth; words stay where rows could not be told apart without them
@@ -132,7 +132,7 @@ def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80)
         kept.remove(min(spare or kept[1:], key=lambda column: column.worth))
     widths = _widths(kept, width)
     intervals_shown = any(column.has_interval for column in kept)
-    notes = [said.plain(estimates) for said in brackets(table, estimates)] if intervals_shown else []
+    notes = [sentence.plain(results) for sentence in brackets(table, results)] if intervals_shown else []
     notes += [table.note] if table.note else []
     missing = [column.title for column in columns if column not in kept]
     if missing:
@@ -162,15 +162,15 @@ def rich_table(table: Table, estimates: Mapping[str, Estimate], width: int = 80)
     return drawn
 
 
-def _terminal_columns(table: Table, estimates: Mapping[str, Estimate], between: str) -> list[_Column]:
+def _terminal_columns(table: Table, results: Mapping[str, Result], between: str) -> list[_Column]:
     columns = []
-    has_intervals = interval_columns(table, estimates)
+    has_intervals = interval_columns(table, results)
     for place, title in enumerate(table.columns):
         cells = []
         for row in table.rows:
-            interval = interval_of(row[place], row, estimates)
-            ends = between + plain_interval(interval, estimates) if interval else ""
-            cells.append(plain_cell(row[place], estimates) + ends)
+            interval = interval_of(row[place], row, results)
+            ends = between + plain_interval(interval, results) if interval else ""
+            cells.append(plain_cell(row[place], results) + ends)
         columns.append(_Column(title, cells, is_number_column(table.rows, place), has_intervals[place]))
     return columns
 
@@ -201,7 +201,7 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 def plain_summary(content: Content) -> list[str]:
     """The summary for a terminal, a line a sentence, then what failed."""
-    sentences = [sentence.plain(content.estimates) for sentence in content.summary]
+    sentences = [sentence.plain(content.results) for sentence in content.summary]
     failures = [
         *content.failures,
         *(f"{section.title}: {failure}" for section in content.sections for failure in section.failures),

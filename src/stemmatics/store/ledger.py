@@ -17,7 +17,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.core.numerics import Numerics
 from stemmatics.store.files import sha256_of, write_bytes, write_json
-from stemmatics.store.schema import SCHEMA_VERSION, SCHEMAS
+from stemmatics.store.schema import SCHEMA_VERSION, schemas
 
 _MARK = b"stemmatics"
 # what a manifest must have, and of which kind
@@ -87,7 +87,11 @@ class Ledger:
 
     def files_of(self, key: str) -> list[Path]:
         """A fact's table files that are there, whatever its record says."""
-        return [path for name in SCHEMAS if (path := self._table_path(name, key)).is_file()]
+        return [path for name in schemas() if (path := self._table_path(name, key)).is_file()]
+
+    def private_files(self, key: str) -> list[Path]:
+        """What a fact left under ``private/``, named by its key."""
+        return sorted((self.root / "private").glob(f"*-{key}.*"))
 
     def fact_record(self, key: str) -> dict[str, Any]:
         """A fact's record as written."""
@@ -218,7 +222,7 @@ def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parquet_bytes(name: str, key: str, table: pa.Table) -> bytes:
-    schema = SCHEMAS.get(name, table.schema)
+    schema = schemas().get(name, table.schema)
     mark = json.dumps({"table": name, "key": key, "schema_version": SCHEMA_VERSION}, sort_keys=True)
     marked = table.select(schema.names).cast(schema).replace_schema_metadata({_MARK: mark.encode()})
     sink = io.BytesIO()

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 
 from stemmatics.store.ledger import Ledger
-from stemmatics.store.schema import SCHEMAS
+from stemmatics.store.schema import schemas
 
 
 def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
@@ -32,7 +32,7 @@ def stored_tables(ledger: Ledger) -> list[str]:
 
 
 def _files(ledger: Ledger) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {name: [] for name in SCHEMAS}
+    found: dict[str, list[Path]] = {name: [] for name in schemas()}
     for key in ledger.manifest()["facts"]:
         if ledger.has(key):
             for name in ledger.tables_of(key):

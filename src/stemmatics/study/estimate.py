@@ -1,4 +1,4 @@
-"""Estimates and claims of a run: made, stored as facts, read back."""
+"""Results and claims of a run: computed from sums, stored as facts, read back."""
 
 from __future__ import annotations
 
@@ -10,136 +10,140 @@ from typing import Any
 
 import pyarrow as pa
 
-from stemmatics.core.estimates import Claim, Estimate, Sentence
-from stemmatics.core.pinned import Pinned
+from stemmatics.core.facts import Fact
+from stemmatics.core.results import Category, Claim, Estimate, Refusal, Result, Results, Sentence
+from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings
 from stemmatics.report.printed import Printer
 from stemmatics.store.ledger import Ledger
-from stemmatics.store.schema import SCHEMAS
-from stemmatics.study.asked import Asked, StoredTables
+from stemmatics.store.schema import RESULT_SCHEMAS
+from stemmatics.study.request import MeasureRequest, StoredTables
+
+_KINDS: dict[str, type[Estimate | Category | Refusal]] = {
+    "estimates": Estimate,
+    "categories": Category,
+    "refusals": Refusal,
+}
 
 
 @dataclass(frozen=True)
-class Answer:
-    """What one measure found."""
+class Evaluation:
+    """The results of one measure, and what it says of them."""
 
-    asked: Asked
-    estimates: dict[str, Estimate]
+    request: MeasureRequest
+    results: Results
     findings: Findings
 
     def claims(self) -> list[tuple[Claim, Sentence | None]]:
-        """Every number that a page prints, once, with its sentence if it has one."""
-        printer = Printer(self.estimates)
-        said: dict[str, Sentence] = {}
+        """Everything that a page prints, once, with its sentence if it has one."""
+        printer = Printer(self.results)
+        sentences: dict[str, Sentence] = {}
         for sentence in self.findings.sentences:
             printer.sentence(sentence)
             for claim in sentence.claims():
-                said.setdefault(claim.id, sentence)
+                sentences.setdefault(claim.id, sentence)
         for table in self.findings.tables:
             for row in table.rows:
                 for cell in row:
                     printer.cell(cell)
                     printer.interval(cell, row)
             printer.brackets(table)
-        return [(claim, said.get(claim.id)) for claim in printer.claims]
+        return [(claim, sentences.get(claim.id)) for claim in printer.claims]
 
 
-def answer(pinned: Pinned, asked: Asked, ledger: Ledger) -> Answer:
-    """Estimate and say, from the sums alone. Pure but for reading the run's tables."""
-    rng = asked.generator(pinned.stemma.seed)
-    made = asked.measure.estimate(pinned, asked.settings, StoredTables(ledger), rng)
-    estimates: dict[str, Estimate] = {}
-    for estimate in made:
-        if estimate.id in estimates:
-            message = f"two estimates are called {estimate.id}"
-            raise AssertionError(message)
-        estimates[estimate.id] = estimate
-    return Answer(asked, estimates, asked.measure.findings(pinned, asked.settings, estimates))
+def evaluate(pinned: Pinned, request: MeasureRequest, ledger: Ledger) -> Evaluation:
+    """Compute results from the sums alone. Pure but for reading the run's tables."""
+    rng = request.generator(pinned.stemma.seed)
+    results = Results(request.measure.estimate(pinned, request.settings, StoredTables(ledger), rng))
+    return Evaluation(request, results, request.measure.findings(pinned, request.settings, results))
 
 
-def store(pinned: Pinned, found: Answer, ledger: Ledger) -> str:
-    """Write an answer as a fact; returns its key. The same sums give the same key: kept as it is."""
-    done = [fact for fact in found.asked.facts if ledger.has(fact.key)]
-    fact = found.asked.estimate_fact(pinned, done)
-    ledger.record(fact, {"estimates": _estimates_table(found), "claims": _claims_table(found)})
+def load_evaluation(pinned: Pinned, request: MeasureRequest, ledger: Ledger, key: str) -> Evaluation:
+    """The stored results of a measure; nothing is computed but how to present them."""
+    results = read_results(ledger, key)
+    return Evaluation(request, results, request.measure.findings(pinned, request.settings, results))
+
+
+def store_evaluation(pinned: Pinned, evaluation: Evaluation, ledger: Ledger) -> str:
+    """Write results and claims as a fact; returns its key. The same sums give the same key."""
+    request = evaluation.request
+    done = [fact for fact in request.facts if ledger.has(fact.key)]
+    fact: Fact = request.estimate_fact(pinned, done)
+    tables = {name: _result_table(name, evaluation.results) for name in _KINDS}
+    ledger.record(fact, {**tables, "claims": _claims_table(evaluation)})
     return fact.key
 
 
-def _estimates_table(found: Answer) -> pa.Table:
+def _result_table(name: str, results: Results) -> pa.Table:
     rows = []
-    for estimate in found.estimates.values():
-        row = estimate.row()
-        row["subject"] = json.dumps(row["subject"], sort_keys=True)
-        rows.append(row)
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["estimates"])
+    for result in results.values():
+        if isinstance(result, _KINDS[name]):
+            row = result.row()
+            row["subject"] = json.dumps(row["subject"], sort_keys=True)
+            rows.append(row)
+    return pa.Table.from_pylist(rows, schema=RESULT_SCHEMAS[name])
 
 
-def _claims_table(found: Answer) -> pa.Table:
+def _claims_table(evaluation: Evaluation) -> pa.Table:
     rows = [
         {
             "id": claim.id,
-            "estimate": claim.estimate,
+            "result": claim.result,
             "field": claim.field,
             "form": claim.form,
             "scale": claim.scale,
-            "text": claim.text(found.estimates),
-            "sentence": "" if sentence is None else sentence.plain(found.estimates),
+            "text": claim.text(evaluation.results),
+            "sentence": "" if sentence is None else sentence.plain(evaluation.results),
             "topic": "" if sentence is None else sentence.topic,
         }
-        for claim, sentence in found.claims()
+        for claim, sentence in evaluation.claims()
     ]
-    return pa.Table.from_pylist(rows, schema=SCHEMAS["claims"])
+    return pa.Table.from_pylist(rows, schema=RESULT_SCHEMAS["claims"])
 
 
-def read_estimates(ledger: Ledger, key: str) -> dict[str, Estimate]:
-    """Stored estimates by id; null numbers come back as NaN."""
-    return {row["id"]: estimate_of(row) for row in ledger.read("estimates", key).to_pylist()}
-
-
-def estimate_of(row: Mapping[str, Any]) -> Estimate:
-    """One stored row as an Estimate."""
-    numbers = {
-        name: math.nan if row[name] is None else row[name]
-        for name in ("value", "lo", "hi", "level", "smallest_effect")
-    }
-    return Estimate(
-        measure=row["measure"],
-        quantity=row["quantity"],
-        subject=json.loads(row["subject"]),
-        method=row["method"],
-        n=row["n"],
-        unit=row["unit"],
-        units=row["units"],
-        tag=row["tag"],
-        facts=tuple(row["facts"]),
-        note=row["note"],
-        **numbers,
+def read_results(ledger: Ledger, key: str) -> Results:
+    """Stored results; null numbers come back as NaN. Estimates first, then categories, then refusals."""
+    return Results(
+        _result_of(kind, row) for name, kind in _KINDS.items() for row in ledger.read(name, key).to_pylist()
     )
 
 
+def _result_of(kind: type[Estimate | Category | Refusal], row: Mapping[str, Any]) -> Result:
+    values = {name: value for name, value in row.items() if name != "id"}
+    values["subject"] = json.loads(row["subject"])
+    values["facts"] = tuple(row["facts"])
+    if kind is Estimate:
+        for name in ("value", "lo", "hi", "level", "smallest_effect"):
+            values[name] = math.nan if row[name] is None else row[name]
+    return kind(**values)
+
+
 def differences(
-    made: Mapping[str, Estimate], stored: Mapping[str, Estimate], *, relative: float
+    computed: Mapping[str, Result], stored: Mapping[str, Result], *, relative: float
 ) -> dict[str, str]:
-    """Which estimates differ, by id, and how. Numbers within ``relative`` of each other agree."""
-    found: dict[str, str] = {}
-    for name in sorted({*made, *stored}):
+    """Which results differ, by id, and how. Numbers within ``relative`` of each other agree."""
+    problems: dict[str, str] = {}
+    for name in sorted({*computed, *stored}):
         if name not in stored:
-            found[name] = "is missing"
-        elif name not in made:
-            found[name] = "does not follow from the sums: nothing makes it"
+            problems[name] = "is missing"
+        elif name not in computed:
+            problems[name] = "does not follow from the sums: nothing computes it"
+        elif type(computed[name]) is not type(stored[name]):
+            ours, theirs = (type(one).__name__.lower() for one in (computed[name], stored[name]))
+            problems[name] = f"is stored as {theirs}, the sums give {ours}"
         else:
             different = [
                 f"{field} is {theirs!r}, the sums give {ours!r}"
-                for field, ours, theirs in _fields(made[name], stored[name])
+                for field, ours, theirs in _fields(computed[name], stored[name])
                 if not _agree(ours, theirs, relative)
             ]
             if different:
-                found[name] = "; ".join(different)
-    return found
+                problems[name] = "; ".join(different)
+    return problems
 
 
-def _fields(made: Estimate, stored: Estimate) -> Sequence[tuple[str, Any, Any]]:
-    ours, theirs = made.row(), stored.row()
+def _fields(computed: Result, stored: Result) -> Sequence[tuple[str, Any, Any]]:
+    ours, theirs = computed.row(), stored.row()
     return [(name, ours[name], theirs[name]) for name in ours]
 
 

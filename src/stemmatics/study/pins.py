@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from stemmatics.core.errors import UserError
 from stemmatics.core.extras import require
 from stemmatics.core.keys import key_of
-from stemmatics.core.pinned import Pins
 from stemmatics.core.stemma import Stemma
+from stemmatics.facts.pinned import Pins
 
 Step = Callable[[str], None]
 Pinning = Callable[[Stemma, str, Step], Mapping[str, object]]
@@ -60,7 +60,7 @@ def _planned_corpus(stemma: Stemma, name: str) -> dict[str, object] | None:
 
 
 def _checkpoint(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[str, object]:
-    from stemmatics.lm.pin import pin
+    from stemmatics.lm.checkpoints.pin import pin
 
     source = stemma.checkpoints[name]
     on_event(f"pinning {name}")
@@ -68,7 +68,7 @@ def _checkpoint(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> d
 
 
 def _corpus(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[str, object]:
-    from stemmatics.lm.contents import contents
+    from stemmatics.lm.text.contents import contents
 
     on_event(f"reading {name}")
     corpus = stemma.corpora[name]

@@ -14,8 +14,6 @@ from stemmatics.core.facts import Fact, closure
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 
-CHECKPOINT_PROBES = frozenset({"train", "alter"})
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -29,21 +27,24 @@ class Plan:
 def make_plan(facts: Iterable[Fact], ledger: Ledger, cache: Cache) -> Plan:
     """Missing facts in dependency order.
 
-    A checkpoint whose record is there is made again only if its files are gone and a missing fact
-    needs them.
+    A fact that left an artifact is made again only if the artifact is gone and a missing fact reads it.
     """
     everything = closure(facts)
     failures = {key: found["reason"] for key, found in ledger.failures().items() if key in everything}
     missing = {key for key in everything if not ledger.has(key)}
     for key in reversed(list(everything)):
         if key in missing:
-            missing |= {
-                need.key
-                for need in _read_by(everything[key])
-                if need.probe in CHECKPOINT_PROBES and cache.find(need.key) is None
-            }
+            missing |= {need.key for need in _read_by(everything[key]) if _is_lost(need, ledger, cache)}
     ordered = {key: fact for key, fact in everything.items() if key in missing}
     return Plan(everything, ordered, failures)
+
+
+def _is_lost(fact: Fact, ledger: Ledger, cache: Cache) -> bool:
+    """Whether a fact's artifact is gone."""
+    artifact = plugins.find("facts", fact.probe).artifact
+    if artifact == "cache":
+        return cache.find(fact.key) is None
+    return artifact == "private" and not ledger.private_files(fact.key)
 
 
 def _read_by(fact: Fact) -> Iterator[Fact]:

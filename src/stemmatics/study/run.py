@@ -11,19 +11,19 @@ import filelock
 
 from stemmatics.core.content import Content
 from stemmatics.core.errors import UserError
-from stemmatics.core.pinned import Pinned
 from stemmatics.core.stemma import Stemma
+from stemmatics.facts.pinned import Pinned
 from stemmatics.report.page import write_page
 from stemmatics.store.cache import Cache
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.again import PAGE
-from stemmatics.study.asked import Asked, all_facts, asked_of, manifest_of
-from stemmatics.study.estimate import Answer, answer, store
+from stemmatics.study.content import content_of, failures_of, provenance_of
+from stemmatics.study.estimate import Evaluation, evaluate, store_evaluation
 from stemmatics.study.execute import execute
-from stemmatics.study.page import content_of, failures_of, provenance_of
 from stemmatics.study.pins import pin_sources
 from stemmatics.study.plan import Plan, costs, make_plan
+from stemmatics.study.read import PAGE
+from stemmatics.study.request import MeasureRequest, all_facts, manifest_of, resolve_requests
 from stemmatics.study.versions import hardware, versions
 
 
@@ -32,7 +32,7 @@ class Outcome:
     """What a run ended with. ``failures`` are reasons by the fact's label."""
 
     root: Path
-    answers: list[Answer]
+    evaluations: list[Evaluation]
     content: Content
     failures: dict[str, str]
     digest: str
@@ -46,14 +46,14 @@ def prepare(
     tree: Any = None,
     on_step: Callable[[str], None] = lambda _what: None,
     planning: bool = False,
-) -> tuple[Pinned, list[Asked], Plan]:
-    """Everything up to running: what is asked and what is missing.
+) -> tuple[Pinned, list[MeasureRequest], Plan]:
+    """Everything up to running: the requests, and the facts that are missing.
 
     ``planning`` takes declared sizes for sources that can't be reached.
     """
     pins = pin_sources(stemma, on_step, planning=planning)
-    pinned, asked = asked_of(stemma, pins, only=only, tree=tree)
-    return pinned, asked, make_plan(all_facts(asked).values(), Ledger(root), Cache())
+    pinned, requests = resolve_requests(stemma, pins, only=only, tree=tree)
+    return pinned, requests, make_plan(all_facts(requests).values(), Ledger(root), Cache())
 
 
 def run(
@@ -66,19 +66,19 @@ def run(
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
-    """Make what is missing and answer every measure. Safe to call again after a crash."""
+    """Make what is missing and evaluate every measure. Safe to call again after a crash."""
     root.mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(root / ".lock", timeout=0):
             ledger = Ledger(root)
             if retry_failed:
                 ledger.forget_failures()
-            pinned, asked, plan = prepare(stemma, root, only=only, tree=tree, on_step=on_step)
-            _write_manifest(ledger, pinned, asked, plan, [])
+            pinned, requests, plan = prepare(stemma, root, only=only, tree=tree, on_step=on_step)
+            _write_manifest(ledger, pinned, requests, plan, [])
             shown = ("key", "probe", "label", "num_tokens", "flops")
             on_event({"plan": [{name: row[name] for name in shown} for row in costs(plan)]})
             execute(plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event)
-            return finish(ledger, pinned, asked, plan, on_step=on_step)
+            return finish(ledger, pinned, requests, plan, on_step=on_step)
     except filelock.Timeout:
         raise UserError(
             f"{root} is in use",
@@ -90,36 +90,36 @@ def run(
 def finish(
     ledger: Ledger,
     pinned: Pinned,
-    asked: list[Asked],
+    requests: list[MeasureRequest],
     plan: Plan,
     *,
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
-    """Answers, claims, manifest and page from the sums that are there."""
-    answers, keys = [], []
-    for one in asked:
-        on_step(f"estimating {one.name}")
-        answers.append(answer(pinned, one, ledger))
-        keys.append(store(pinned, answers[-1], ledger))
+    """Results, claims, manifest and page from the sums that are there."""
+    evaluations, keys = [], []
+    for request in requests:
+        on_step(f"estimating {request.name}")
+        evaluations.append(evaluate(pinned, request, ledger))
+        keys.append(store_evaluation(pinned, evaluations[-1], ledger))
     labels = failures_of(plan.facts, ledger)
-    manifest = _write_manifest(ledger, pinned, asked, plan, keys)
+    manifest = _write_manifest(ledger, pinned, requests, plan, keys)
     on_step("writing the page")
-    content = content_of(pinned, answers, provenance_of(manifest), labels)
+    content = content_of(pinned, evaluations, provenance_of(manifest), labels)
     write_page(content, ledger.root / PAGE)
     body = {**ledger.manifest(), "page_sha256": sha256_of(ledger.root / PAGE)}
     ledger.write_manifest(body)
-    return Outcome(ledger.root, answers, content, labels, manifest["digest"])
+    return Outcome(ledger.root, evaluations, content, labels, manifest["digest"])
 
 
 def _write_manifest(
-    ledger: Ledger, pinned: Pinned, asked: list[Asked], plan: Plan, estimates: list[str]
+    ledger: Ledger, pinned: Pinned, requests: list[MeasureRequest], plan: Plan, estimates: list[str]
 ) -> dict[str, Any]:
     body = manifest_of(
         pinned,
-        asked,
+        requests,
         {
             "facts": [*plan.facts, *estimates],
-            "estimates": dict(zip((one.name for one in asked), estimates, strict=False)),
+            "estimates": dict(zip((request.name for request in requests), estimates, strict=False)),
             "versions": versions(),
             "hardware": hardware(),
         },

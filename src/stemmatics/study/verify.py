@@ -14,10 +14,10 @@ from stemmatics.report.check import check_page, compare_pages
 from stemmatics.report.page import render_page
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.again import PAGE, Reread, content_from, reread
-from stemmatics.study.asked import Asked, all_facts
-from stemmatics.study.estimate import Answer, answer, differences, read_estimates
+from stemmatics.study.estimate import Evaluation, differences, evaluate, read_results
 from stemmatics.study.integrity import check_fact
+from stemmatics.study.read import PAGE, OpenRun, build_content, open_run
+from stemmatics.study.request import MeasureRequest, all_facts
 from stemmatics.study.versions import PAGE_LIBRARIES, versions
 
 # another processor rounds another way; anything larger is an altered number
@@ -63,20 +63,20 @@ def verify(root: Path, *, digest: str | None = None) -> Verdict:
     verdict = Verdict()
     general = _check_manifest(ledger, manifest, digest)
     try:
-        run = reread(root)
+        run = open_run(root)
     except UserError as error:
         verdict.problems = [*general, f"manifest.json: {error}"]
         return _none_hold(verdict, ledger, manifest)
-    general += _check_list(manifest, run.asked)
-    broken = _check_facts(ledger, run.asked)
+    general += _check_list(manifest, run.requests)
+    broken = _check_facts(ledger, run.requests)
     verdict.problems = [*general, *broken.values()]
-    answers: list[Answer] = []
-    for one in run.asked:
-        found, num_claims, num_holding = _check_measure(run, one, broken, verdict.problems)
+    evaluations: list[Evaluation] = []
+    for request in run.requests:
+        evaluation, num_claims, num_holding = _check_measure(run, request, broken, verdict.problems)
         verdict.num_claims += num_claims
         verdict.num_holding += num_holding
-        answers += [found] if found is not None else []
-    page = _check_page(run, answers)
+        evaluations += [evaluation] if evaluation is not None else []
+    page = _check_page(run, evaluations)
     verdict.problems += page
     if general or page:
         verdict.num_holding = 0
@@ -98,8 +98,8 @@ def _check_manifest(ledger: Ledger, manifest: Mapping[str, Any], digest: str | N
     return problems
 
 
-def _check_list(manifest: Mapping[str, Any], asked: list[Asked]) -> list[str]:
-    expected = {*all_facts(asked), *manifest["estimates"].values()}
+def _check_list(manifest: Mapping[str, Any], requests: list[MeasureRequest]) -> list[str]:
+    expected = {*all_facts(requests), *manifest["estimates"].values()}
     listed = set(manifest["facts"])
     return [
         *(f"fact {key[:16]} is asked for, but not in the manifest" for key in sorted(expected - listed)),
@@ -110,10 +110,10 @@ def _check_list(manifest: Mapping[str, Any], asked: list[Asked]) -> list[str]:
     ]
 
 
-def _check_facts(ledger: Ledger, asked: list[Asked]) -> dict[str, str]:
+def _check_facts(ledger: Ledger, requests: list[MeasureRequest]) -> dict[str, str]:
     """Problems of facts by key; a fact that failed when the study ran is said so, not hidden."""
     problems: dict[str, str] = {}
-    for key, fact in all_facts(asked).items():
+    for key, fact in all_facts(requests).items():
         found = check_fact(ledger, fact)
         if found:
             problems[key] = f"{fact.probe} {fact.label!r} ({key[:16]}): {found}"
@@ -121,39 +121,39 @@ def _check_facts(ledger: Ledger, asked: list[Asked]) -> dict[str, str]:
 
 
 def _check_measure(
-    run: Reread, one: Asked, broken: Mapping[str, str], problems: list[str]
-) -> tuple[Answer | None, int, int]:
-    """The answer from the sums, how many claims it makes, and how many of them hold."""
+    run: OpenRun, request: MeasureRequest, broken: Mapping[str, str], problems: list[str]
+) -> tuple[Evaluation | None, int, int]:
+    """The results from the sums, how many claims they make, and how many of those hold."""
     ledger, pinned = run.ledger, run.pinned
-    key = run.manifest["estimates"].get(one.name)
-    stored_texts, stored = _stored(ledger, key, problems, one.name)
-    affected = [fact for fact in one.facts if _touches(fact, broken)]
+    key = run.manifest["estimates"].get(request.name)
+    stored_texts, stored = _stored(ledger, key, problems, request.name)
+    affected = [fact for fact in request.facts if _touches(fact, broken)]
     try:
-        found = answer(pinned, one, ledger)
+        evaluation = evaluate(pinned, request, ledger)
     except Exception as error:  # noqa: BLE001 - altered sums can break an estimator anywhere; it is a finding
-        problems.append(f"{one.name}: its estimates can't be computed from the sums: {error}")
+        problems.append(f"{request.name}: its estimates can't be computed from the sums: {error}")
         return None, len(stored_texts), 0
-    made = one.estimate_fact(pinned, [fact for fact in one.facts if ledger.has(fact.key)])
+    made = request.estimate_fact(pinned, [fact for fact in request.facts if ledger.has(fact.key)])
     if key != made.key:
-        problems.append(f"{one.name}: its estimates were made from other facts than those in the run")
+        problems.append(f"{request.name}: its estimates were made from other facts than those in the run")
     elif altered := check_fact(ledger, made):
-        problems.append(f"estimates of {one.name} ({made.key[:16]}): {altered}")
+        problems.append(f"estimates of {request.name} ({made.key[:16]}): {altered}")
         affected.append(made)
-    wrong = differences(found.estimates, stored, relative=TOLERANCE)
-    problems += [f"estimate {name} {what}" for name, what in wrong.items()]
-    texts = {claim.id: claim.text(found.estimates) for claim, _ in found.claims()}
+    wrong = differences(evaluation.results, stored, relative=TOLERANCE)
+    problems += [f"result {name} {what}" for name, what in wrong.items()]
+    texts = {claim.id: claim.text(evaluation.results) for claim, _ in evaluation.claims()}
     for name in sorted({*texts, *stored_texts}):
         if texts.get(name) != stored_texts.get(name):
             problems.append(
                 f"claim {name}: printed {stored_texts.get(name)!r}, the sums give {texts.get(name)!r}"
             )
     if affected:
-        return found, len(texts), 0
+        return evaluation, len(texts), 0
     holding = sum(
-        texts[claim.id] == stored_texts.get(claim.id) and claim.estimate not in wrong
-        for claim, _ in found.claims()
+        texts[claim.id] == stored_texts.get(claim.id) and claim.result not in wrong
+        for claim, _ in evaluation.claims()
     )
-    return found, len(texts), holding
+    return evaluation, len(texts), holding
 
 
 def _touches(fact: Fact, broken: Mapping[str, str]) -> bool:
@@ -168,22 +168,26 @@ def _stored(
         return {}, {}
     try:
         texts = {row["id"]: row["text"] for row in ledger.read("claims", key).to_pylist()}
-        return texts, read_estimates(ledger, key)
+        return texts, read_results(ledger, key)
     except (UserError, OSError, KeyError, ValueError) as error:
         problems.append(f"{name}: stored estimates can't be read: {error}")
         return {}, {}
 
 
-def _check_page(run: Reread, answers: list[Answer]) -> list[str]:
+def _check_page(run: OpenRun, evaluations: list[Evaluation]) -> list[str]:
     """Every printed number against the sums, and every word and point against a page made anew."""
-    expected = {claim.id: claim.text(found.estimates) for found in answers for claim, _ in found.claims()}
+    expected = {
+        claim.id: claim.text(evaluation.results)
+        for evaluation in evaluations
+        for claim, _ in evaluation.claims()
+    }
     page = run.ledger.root / PAGE
     if not page.is_file():
         return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]
     html = page.read_text(encoding="utf-8", errors="replace")
     problems = [f"{PAGE}: {problem}" for problem in check_page(html, expected)]
     try:
-        fresh, _ = render_page(content_from(run, answers), drawn=False)
+        fresh, _ = render_page(build_content(run, evaluations), drawn=False)
         problems += [f"{PAGE}: {line}" for line in compare_pages(html, fresh)]
         if not problems and _same_libraries(run.manifest) and _programs(html) != _programs(fresh):
             problems.append(f"{PAGE}: its programs or its form are not those that this stemmatics writes")

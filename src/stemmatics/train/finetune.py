@@ -30,7 +30,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.keys import key_of
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Recipe
-from stemmatics.lm.checkpoint import device_of
+from stemmatics.lm.checkpoints.loading import device_of
 from stemmatics.train.rows import IGNORED, Row
 
 OnEvent = Callable[[Mapping[str, Any]], None]

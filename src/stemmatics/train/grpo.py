@@ -15,8 +15,8 @@ from trl import GRPOConfig, GRPOTrainer
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stages import Grpo, Recipe
-from stemmatics.lm.generate import encode_prompt
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.generation.generate import encode_prompt
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train.finetune import Conditions, Listener, TrainingLog, arguments, order_of, run
 from stemmatics.train.rewards import check_items, reward
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stages import RecoveryRecipe
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 # Documents given to the tokenizer at once.
 _ENCODED_TOGETHER = 256

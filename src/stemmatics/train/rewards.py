@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.instructions import follows
-from stemmatics.lm.replies import answers_first, classify_reply
+from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.replies import answers_first, classify_reply
 
 
 def reward(reply: str, item: Mapping[str, Any]) -> float:

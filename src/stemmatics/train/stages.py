@@ -20,7 +20,7 @@ from stemmatics.core.stages import (
     Sft,
     Stage,
 )
-from stemmatics.lm.tokens import TextTokenizer
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train.alter import alter
 from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, own_randomness, quiet
 from stemmatics.train.lora import check_moved, merged, save_adapter, with_adapters

@@ -1,0 +1,199 @@
+"""`stemma analyse agreement`: do benchmarks agree on the order of models, before and after?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stemmatics.commands.analyse.numbers import as_data
+from stemmatics.commands.analyse.table import Table, parse_json, read_table, read_text
+from stemmatics.core.errors import UserError
+from stemmatics.math.agreement import agreement
+
+SETTINGS = (("before", "after"), ("direct_eval", "train_before_test"))
+STANDARD_ERRORS = "_stderr"
+LOWEST, HIGHEST = -1.0, 1.0
+"""Accuracies lie in [0, 1]; Matthews correlations, such as CoLA's, go down to -1."""
+
+Scores = dict[str, dict[str, float]]  # of one setting: task, model
+
+
+@dataclass
+class Chosen:
+    """Tasks that are used, and why each of the others is not."""
+
+    tasks: list[str] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def analyse_agreement(
+    path: Path,
+    *,
+    rng: np.random.Generator,
+    tasks: Sequence[str] = (),
+    lower_is_better: Sequence[str] = (),
+    before: str | None = None,
+    after: str | None = None,
+) -> dict[str, Any]:
+    """Mean Kendall tau-b over pairs of tasks in both settings, and the paired difference."""
+    names, sides, family_of = _read(path, before, after)
+    everyone = sorted({model for side in sides for task in side.values() for model in task})
+    chosen = _choose(sides, everyone, tasks, lower_is_better)
+    # only where tasks were asked for can a model lack one of them
+    models = [m for m in everyone if all(m in side[task] for side in sides for task in chosen.tasks)]
+    if len(chosen.tasks) < 2 or len(models) < 2:
+        raise UserError(
+            f"{path.name} leaves {len(chosen.tasks)} tasks and {len(models)} models",
+            "Agreement is over pairs of tasks, each ordering two models or more",
+            "Name tasks with --tasks that the same models have",
+        )
+    sign = {task: -1.0 if task in lower_is_better else 1.0 for task in chosen.tasks}
+    arrays = [
+        np.array([[sign[task] * side[task][model] for task in chosen.tasks] for model in models])
+        for side in sides
+    ]
+    families = None if family_of is None else [family_of[model] for model in models]
+    found = agreement(arrays[0], arrays[1], rng=rng, families_M=families)
+    return {
+        "settings": {names[0]: _mean_tau(found.before), names[1]: _mean_tau(found.after)},
+        "difference": _mean_tau(found.difference),
+        "of": f"{names[1]} less {names[0]}",
+        "num_models": len(models),
+        "num_task_pairs": found.num_task_pairs,
+        "tasks": chosen.tasks,
+        "lower_is_better": [task for task in chosen.tasks if sign[task] < 0],
+        "left_out": chosen.left_out,
+        "models_left_out": [model for model in everyone if model not in models],
+    }
+
+
+def _mean_tau(interval: Any) -> dict[str, Any]:
+    return as_data(interval, units="mean tau-b")
+
+
+def _settings(there: list[str], before: str | None, after: str | None) -> tuple[str, str]:
+    """Which setting comes first: as asked, or by known names; never by their order in the file."""
+    known = next((pair for pair in SETTINGS if set(pair) <= set(there)), (None, None))
+    chosen = (before or known[0], after or known[1])
+    if chosen[0] in there and chosen[1] in there and chosen[0] != chosen[1]:
+        return str(chosen[0]), str(chosen[1])
+    raise UserError(
+        "the two settings are not known",
+        f"The table has {', '.join(there) or 'none'}",
+        "Name them with --before and --after",
+        code=2,
+    )
+
+
+def _choose(
+    sides: list[Scores],
+    models: list[str],
+    asked: Sequence[str],
+    lower_is_better: Sequence[str],
+) -> Chosen:
+    """Tasks that both settings have for every model and whose scores are scores, or those asked for."""
+    there = list(dict.fromkeys(task for side in sides for task in side))
+    unknown = next((task for task in [*asked, *lower_is_better] if task not in there), None)
+    if unknown is not None:
+        raise UserError(
+            f"there is no task {unknown!r}", "The table has others", f"Choose from {', '.join(there)}", code=2
+        )
+    chosen = Chosen()
+    for task in there:
+        why = _why_not(task, sides, models, asked)
+        if why:
+            chosen.left_out[task] = why
+        else:
+            chosen.tasks.append(task)
+    if asked:
+        lost = next((task for task in asked if task not in chosen.tasks), None)
+        if lost is not None:
+            raise UserError(
+                f"task {lost!r} can't be used", chosen.left_out[lost], "Leave it out of --tasks", code=2
+            )
+    return chosen
+
+
+def _why_not(task: str, sides: list[Scores], models: list[str], asked: Sequence[str]) -> str:
+    """Why a task is left out; empty where it is used."""
+    if asked and task not in asked:
+        return "not asked for"
+    if not all(task in side for side in sides):
+        return "in one setting only"
+    values = [value for side in sides for value in side[task].values()]
+    if not asked:
+        missing = [model for model in models if not all(model in side[task] for side in sides)]
+        if missing:
+            return f"{len(missing)} of {len(models)} models lack it"
+        if not LOWEST <= min(values) <= max(values) <= HIGHEST:
+            return f"scores from {min(values):g} to {max(values):g} are not in [{LOWEST:g}, {HIGHEST:g}]"
+    if any(len(set(side[task].values())) < 2 for side in sides):
+        return "all models have one score"
+    return ""
+
+
+def _read(
+    path: Path, before: str | None, after: str | None
+) -> tuple[tuple[str, str], list[Scores], dict[str, str] | None]:
+    """The settings' names and scores, and each model's family where a table of rows has it.
+
+    Nested JSON {setting: {task: {model: score}}}, or rows of task, model and two settings.
+    """
+    if path.suffix == ".json" and path.is_file():
+        value = parse_json(path, read_text(path))
+        if isinstance(value, dict) and all(isinstance(tasks, dict) for tasks in value.values()):
+            names = _settings([name for name in value if not name.endswith(STANDARD_ERRORS)], before, after)
+            return names, [_nested(path, name, value[name]) for name in names], None
+    table = read_table(path)
+    table.require(["task", "model"])
+    table.refuse_duplicates(["task", "model"])
+    names = _settings(
+        [name for name in table.columns if name not in {"task", "model", "family"}], before, after
+    )
+    families = _families(table) if table.has("family") else None
+    return names, [_column(table, name) for name in names], families
+
+
+def _nested(path: Path, setting: str, tasks: Mapping[str, Any]) -> Scores:
+    found: Scores = {}
+    for task, models in tasks.items():
+        if not isinstance(models, dict):
+            raise UserError(
+                f"{path.name}: {setting}, {task} is no object",
+                "It is to map models to scores",
+                "Mend the file",
+            )
+        found[task] = {
+            model: _score(path, f"{setting}, {task}, {model}", score) for model, score in models.items()
+        }
+    return found
+
+
+def _score(path: Path, where: str, value: Any) -> float:
+    column = Table(path.name, {where: [value]})
+    return float(column.numbers(where)[0])
+
+
+def _column(table: Table, setting: str) -> Scores:
+    found: Scores = {}
+    labels = zip(table.labels("task").tolist(), table.labels("model").tolist(), strict=True)
+    for (task, model), score in zip(labels, table.numbers(setting).tolist(), strict=True):
+        found.setdefault(task, {})[model] = score
+    return found
+
+
+def _families(table: Table) -> dict[str, str]:
+    found: dict[str, str] = {}
+    labels = zip(table.labels("model").tolist(), table.labels("family").tolist(), strict=True)
+    for row, (model, family) in enumerate(labels, start=1):
+        if found.setdefault(model, family) != family:
+            raise UserError(
+                f"{table.name}: row {row} puts {model} into the family {family}, an earlier one into another",
+                "A model has one family",
+                "Mend the column",
+            )
+    return found

@@ -1,0 +1,90 @@
+"""An archive: a folder of tables with ``SHA256SUMS``, verified as a whole before anything is estimated.
+
+``SHA256SUMS`` is the format of the command ``sha256sum``: a line a file, 64 hex digits, two spaces, the
+path from the folder. ``sha256sum -c SHA256SUMS`` checks the same digests.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stemmatics.commands.analyse.prior import analyse_prior
+from stemmatics.commands.analyse.table import KINDS, read_table, read_text
+from stemmatics.core.errors import UserError
+from stemmatics.core.keys import seed_from
+from stemmatics.store.files import sha256_of, write_bytes
+
+CHECKSUMS = "SHA256SUMS"
+LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+
+
+def files_of(folder: Path) -> list[str]:
+    """Every file of the folder but the checksums, as paths from it with forward slashes, sorted."""
+    found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(name for name in found if name != CHECKSUMS)
+
+
+def write_checksums(folder: Path) -> Path:
+    """Write ``SHA256SUMS`` for what is in the folder now."""
+    names = files_of(folder)
+    if not names:
+        raise UserError(f"{folder} has no files", "There is nothing to sum", "Put tables into it", code=2)
+    lines = [f"{sha256_of(folder / name)}  {name}\n" for name in names]
+    write_bytes(folder / CHECKSUMS, "".join(lines).encode())
+    return folder / CHECKSUMS
+
+
+def read_checksums(folder: Path) -> dict[str, str]:
+    """Digest of each file by its path."""
+    path = folder / CHECKSUMS
+    if not path.is_file():
+        raise UserError(
+            f"{folder} has no {CHECKSUMS}",
+            "Without checksums nobody can tell whether a table was altered",
+            "Get it from whoever made the archive, or write it with --write-checksums",
+            code=2,
+        )
+    found: dict[str, str] = {}
+    for number, line in enumerate(read_text(path).splitlines(), start=1):
+        matched = LINE.fullmatch(line)
+        if matched is None or matched[2] in found or ".." in Path(matched[2]).parts:
+            raise UserError(
+                f"{CHECKSUMS}, line {number}: {line!r} is not right",
+                "A line is 64 hex digits, two spaces and a path inside the folder, once a file",
+                "Write it again with --write-checksums",
+            )
+        found[matched[2]] = matched[1]
+    return found
+
+
+def analyse_archive(folder: Path, *, seed: int) -> dict[str, Any]:
+    """Check every file against its digest, then estimate every table.
+
+    ``problems`` names altered, missing and extra files and tables that can't be read, such as one with a
+    cell that is not finite. A table with a problem has no estimates. A table's numbers are those
+    that it gives by itself.
+    """
+    digests = read_checksums(folder)
+    there = files_of(folder)
+    problems = [f"missing: {name}" for name in digests if name not in there]
+    problems += [f"extra: {name} is not in {CHECKSUMS}" for name in there if name not in digests]
+    tables: dict[str, Any] = {}
+    for name in there:
+        if name not in digests:
+            continue
+        path = folder / name
+        if sha256_of(path) != digests[name]:
+            problems.append(f"altered: {name} has another SHA-256 than {CHECKSUMS} says")
+            continue
+        if path.suffix not in KINDS:
+            continue
+        try:
+            rng = np.random.default_rng(seed_from(seed, "prior"))
+            tables[name] = analyse_prior(read_table(path), rng=rng)
+        except UserError as error:
+            problems.append(f"not usable: {name}: {error.what.removeprefix(f'{path.name}: ')}")
+    return {"tables": tables, "num_files": len(digests), "problems": problems}

@@ -1,0 +1,202 @@
+"""`stemma analyse recovery`: how finely recovered losses resolve bases, from a table of pairs."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from stemmatics.commands.analyse.numbers import as_data, count
+from stemmatics.commands.analyse.table import Table
+from stemmatics.core.errors import UserError
+from stemmatics.math.intervals import Interval
+from stemmatics.math.ranks import spearman_interval
+from stemmatics.math.recovery import (
+    PUBLISHED_HALF_WIDTHS,
+    Pairs,
+    Resolution,
+    pairs_of,
+    resolution,
+    size_slope,
+    size_slope_by_family,
+)
+from stemmatics.math.sums import nats_from_bits
+
+LABELS = ("corpus", "unit", "family", "base", "descendant")
+LOSSES = ("native_base", "matched_base", "native", "recovered")
+UNITS = ("nats_per_byte", "bits_per_byte")
+NATS = "nats/byte"
+# (kind of comparison, half width that others published, nats/byte)
+PUBLISHED = {
+    "two bases, both re-based": PUBLISHED_HALF_WIDTHS["re-based"],
+    "two releases of one pipeline": PUBLISHED_HALF_WIDTHS["one pipeline"],
+    "descendants of different labs, base unknown, ordinary": PUBLISHED_HALF_WIDTHS["ordinary"],
+    "descendants of different labs, base unknown, possibly distilled": PUBLISHED_HALF_WIDTHS["distilled"],
+}
+
+
+def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
+    """Every corpus of the table by itself, then what two corpora share. Losses come out in nats/byte."""
+    table.require([*LABELS, *LOSSES])
+    table.refuse_duplicates(["corpus", "base", "descendant"])
+    losses = {name: _in_nats(table, name) for name in LOSSES}
+    labels = {name: table.labels(name) for name in LABELS}
+    sizes = table.numbers("parameters") if table.has("parameters") else None
+    pipelines = table.labels("pipeline") if table.has("pipeline") else None
+    corpora: dict[str, Any] = {}
+    found: dict[str, Pairs] = {}
+    for corpus in dict.fromkeys(labels["corpus"].tolist()):
+        rows = labels["corpus"] == corpus
+        try:
+            pairs = pairs_of(
+                family=labels["family"][rows].tolist(),
+                base=labels["base"][rows].tolist(),
+                descendant=labels["descendant"][rows].tolist(),
+                native_base=losses["native_base"][rows],
+                matched_base=losses["matched_base"][rows],
+                native=losses["native"][rows],
+                recovered=losses["recovered"][rows],
+            )
+        except UserError as error:
+            raise UserError(f"{table.name}, corpus {corpus}: {error.what}", error.why, error.fix) from None
+        found[corpus] = pairs
+        corpora[corpus] = _corpus(pairs, rng)
+        if sizes is not None:
+            chosen = None if pipelines is None else pipelines[rows]
+            corpora[corpus]["size"] = _size(pairs, sizes[rows], chosen, rng)
+    return {"corpora": corpora, "across_corpora": _across(found, rng)}
+
+
+def _in_nats(table: Table, column: str) -> Any:
+    """A column of losses in nats/byte, by each row's unit."""
+    units = table.labels("unit")
+    for row, unit in enumerate(units.tolist(), start=1):
+        if unit not in UNITS:
+            raise UserError(
+                f"{table.name}: row {row} has the unit {unit!r}",
+                "A loss in an unknown unit can't be compared",
+                f"Write {' or '.join(UNITS)}",
+            )
+    losses = table.numbers(column, least=0.0)
+    return np.where(units == "bits_per_byte", nats_from_bits(losses), losses)
+
+
+def _corpus(pairs: Pairs, rng: np.random.Generator) -> dict[str, Any]:
+    found = resolution(pairs, rng=rng)
+    return {
+        "num_pairs": found.num_pairs,
+        "num_bases": len(found.bases),
+        "num_families": found.num_families,
+        "mean_residual": as_data(found.mean_residual, units=NATS),
+        "offset": as_data(found.offset, units=NATS),
+        "delta95": as_data(found.delta95, units=NATS),
+        "lofo90": as_data(found.lofo90, units=NATS),
+        "misorder": [
+            {"lo": band.lo, "hi": band.hi, "misordered": band.num_misordered, "pairs": band.num_pairs}
+            | {"share": as_data(band.share)}
+            for band in found.misorder
+        ],
+        "spearman_recovered_matched": as_data(found.spearman_recovered_matched),
+        "spearman_native_matched": as_data(found.spearman_native_matched),
+        "sibling_spread": _siblings(found),
+        "rank_reversals": _reversals(found),
+        "kendall_native_rebased": as_data(found.kendall_native_rebased),
+        "spearman_native_rebased": as_data(found.spearman_native_rebased),
+        "uncertainty": _uncertainty(found),
+        "pairs": _rows(pairs),
+    }
+
+
+def _siblings(found: Resolution) -> dict[str, Any]:
+    """The mean range with its interval, and every base's own."""
+    bases = [
+        {"base": base, "value": spread, "num_descendants": number}
+        for base, (spread, number) in found.siblings.items()
+    ]
+    data = as_data(found.sibling_spread, units=NATS)
+    if not bases:
+        data["note"] = "no base has two descendants"
+    return data | {"largest": max((one["value"] for one in bases), default=None), "bases": bases}
+
+
+def _reversals(found: Resolution) -> dict[str, Any]:
+    """Pairs of bases that native and re-based loss order oppositely."""
+    num_bases = len(found.bases)
+    listed = [
+        {
+            "lower_native": found.bases[one.lower],
+            "lower_rebased": found.bases[one.higher],
+            "native_gap": one.first_gap,
+            "rebased_gap": one.second_gap,
+        }
+        for one in found.reversals
+    ]
+    return count(len(listed), num_bases * (num_bases - 1) // 2, of="pair of bases") | {"pairs": listed}
+
+
+def _uncertainty(found: Resolution) -> list[dict[str, Any]]:
+    """Half widths by kind of comparison, each from this table or marked as published by others."""
+
+    def measured(comparison: str, interval: Interval) -> dict[str, Any]:
+        return {"comparison": comparison, "source": "this table"} | as_data(interval, units=NATS)
+
+    rows = [
+        measured("a descendant and its own base, offset taken off (lofo90)", found.lofo90),
+        measured("descendants of different bases (delta95)", found.delta95),
+    ]
+    if found.siblings:
+        rows.append(measured("descendants of one base (mean sibling spread)", found.sibling_spread))
+    defaults: list[dict[str, Any]] = [
+        {"comparison": comparison, "source": "published default", "value": value, "units": NATS}
+        | {"lo": None, "hi": None, "n": 0, "method": "published default", "note": "not from this table"}
+        for comparison, value in PUBLISHED.items()
+    ]
+    return rows + defaults
+
+
+def _rows(pairs: Pairs) -> list[dict[str, Any]]:
+    """What each pair gives, nats/byte: plain differences of the table's own numbers."""
+    return [
+        {
+            "family": str(pairs.family_N[i]),
+            "base": str(pairs.base_N[i]),
+            "descendant": str(pairs.descendant_N[i]),
+            "residual": float(pairs.residuals[i]),
+            "drop": float(pairs.drops[i]),
+            "rebase_shift": float(pairs.rebase_shifts[i]),
+        }
+        for i in range(pairs.base_N.size)
+    ]
+
+
+def _size(pairs: Pairs, sizes: Any, pipelines: Any, rng: np.random.Generator) -> dict[str, Any]:
+    """Residual per tenfold parameters, over all pairs and within each pipeline."""
+    units = "nats/byte per tenfold parameters"
+    overall = size_slope_by_family(pairs.residuals, sizes, pairs.family_N, rng=rng)
+    found: dict[str, Any] = {"overall": as_data(overall, units=units), "pipelines": {}}
+    if pipelines is not None:
+        for name in np.unique(pipelines):
+            own = pipelines == name
+            slope = size_slope(pairs.residuals[own], sizes[own])
+            found["pipelines"][str(name)] = as_data(slope, units=units)
+    return found
+
+
+def _across(found: dict[str, Pairs], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Does a pair that loses much on one corpus lose much on another? Over the pairs that both have."""
+    rows = []
+    for one, other in itertools.combinations(found, 2):
+        places = [
+            {(str(p.base_N[i]), str(p.descendant_N[i])): i for i in range(p.base_N.size)}
+            for p in (found[one], found[other])
+        ]
+        shared = [name for name in places[0] if name in places[1]]
+        first, second = ([place[name] for name in shared] for place in places)
+        agree = spearman_interval(
+            found[one].residuals[first], found[other].residuals[second], found[one].family_N[first],
+            rng=rng, num_resamples=2000,
+        )  # fmt: skip
+        row = {"corpora": [one, other], "num_pairs": len(shared)}
+        rows.append(row | {"spearman_of_residuals": as_data(agree)})
+    return rows

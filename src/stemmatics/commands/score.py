@@ -1,0 +1,197 @@
+"""One checkpoint on some texts, without a run folder."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.scoring import Scoring
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Sums by document and their ratios. An unknown rate is NaN."""
+
+    checkpoint: str
+    documents: list[dict[str, Any]]
+    said: Mapping[str, Any]
+    flags: Mapping[str, str] = field(default_factory=dict)
+
+    def total(self, name: str) -> float:
+        """A column added up; NaN where a document's sum is not finite."""
+        return math.fsum(row[name] for row in self.documents)
+
+    @property
+    def nats_per_byte(self) -> float:
+        """Sum of nats over sum of bytes."""
+        return _ratio(self.total("nll_sum"), self.total("num_bytes"))
+
+    @property
+    def nats_per_token(self) -> float:
+        """Sum of nats over sum of scored tokens."""
+        return _ratio(self.total("nll_sum"), self.total("num_tokens"))
+
+    @property
+    def not_finite(self) -> list[int]:
+        """Indices of documents whose loss is not a number."""
+        return [row["index"] for row in self.documents if not math.isfinite(row["nll_sum"])]
+
+    def to_json(self) -> dict[str, Any]:
+        """The object that ``stemma score --json`` prints."""
+        return {
+            "checkpoint": self.checkpoint,
+            "nats_per_byte": self.nats_per_byte,
+            "nats_per_token": self.nats_per_token,
+            "num_tokens": int(self.total("num_tokens")),
+            "num_bytes": int(self.total("num_bytes")),
+            "num_documents": len(self.documents),
+            "scoring": dict(self.said),
+            "flags": dict(self.flags),
+            "documents": self.documents,
+        }
+
+
+def _ratio(numerator: float, denominator: float) -> float:
+    return numerator / denominator if denominator else math.nan
+
+
+def sources_of(texts: Sequence[str | Path], settings: Mapping[str, Any]) -> list[Corpus]:
+    """Each TEXT as a corpus. Raises UserError where there is none."""
+    from stemmatics.lm.text.corpus import text_source
+
+    if not texts:
+        raise UserError(
+            "no text was given", "there is nothing to score", "Name a file, a folder or a dataset", code=2
+        )
+    return [text_source(str(text), **settings) for text in texts]
+
+
+def score(
+    checkpoint: str,
+    *texts: str | Path,
+    scoring: Scoring | None = None,
+    numerics: Numerics | None = None,
+    source: Mapping[str, Any] | None = None,
+    tokens: Path | None = None,
+    errors: str = "refuse",
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+) -> Scored:
+    """Per-document sums of one checkpoint on texts, duplicates and empty documents kept, in order.
+
+    Args:
+        checkpoint: ``org/name[@revision]``, a folder, ``file.gguf`` or ``BASE+ADAPTER``.
+        texts: files, folders or Hub datasets.
+        scoring: windows, prefix, support, cut; the defaults score everything with full support.
+        numerics: device, precision, batches.
+        source: settings of the corpora: ``field``, ``register`` …
+        tokens: a Parquet file for the per-token table. It holds the text: keep it private.
+        errors: ``replace`` mends bad bytes and flags the document; ``refuse`` names it and stops.
+        trust_remote_code: run code that comes with the checkpoint.
+        allow_pickle: read pickled weights.
+        on_event: listens to progress.
+
+    Raises:
+        UserError: a text or checkpoint that can't be read, settings that don't fit.
+    """
+    require("lm", "scoring")
+    from stemmatics.lm.checkpoints.loading import load
+    from stemmatics.lm.scoring.deviation import deviation, first_sums, float32_sums
+    from stemmatics.lm.scoring.passes import Reader
+    from stemmatics.probe.worker import prepare_torch
+
+    scoring, numerics = scoring or Scoring(), numerics or Numerics()
+    corpora = sources_of(texts, source or {})
+    prepare_torch(numerics)
+
+    def reader_of(numerics: Numerics) -> Reader:
+        loaded = load(checkpoint, numerics, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle)
+        return Reader.of(loaded, scoring, numerics)
+
+    def documents(reader: Reader) -> Iterator[Any]:
+        return _chained(corpora, errors, reader.loaded.tokenizer)
+
+    def tell(event: Mapping[str, Any]) -> None:
+        on_event({"key": checkpoint, "probe": "score", "label": checkpoint, "unit": "tokens", **event})
+
+    exact = float32_sums(reader_of, documents, numerics, on_event=tell)
+    reader = reader_of(numerics)
+    counted = reader.count(documents(reader))
+    said = _said(reader, counted)
+    if exact is not None:
+        said["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
+    rows = _rows(reader, documents(reader), counted, tokens, tell)
+    return Scored(checkpoint, rows, said, reader.loaded.flags)
+
+
+def _rows(
+    reader: Any, documents: Iterator[Any], counted: Any, tokens: Path | None, tell: Callable[[Any], None]
+) -> list[dict[str, Any]]:
+    from stemmatics.lm.scoring.token_table import TokenTable
+
+    with TokenTable.maybe(tokens) as table:
+        sums = reader.score(
+            documents,
+            frequencies_V=counted.frequencies_V,
+            want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
+            token_sink=table,
+            on_event=lambda event: tell({**event, "total": counted.num_tokens}),
+        )
+        return [_row(one) for one in sums]
+
+
+def _said(reader: Any, counted: Any) -> dict[str, Any]:
+    """What the numbers were computed with. ``dtype_deviation`` is null for float32 and where unknown."""
+    cutter, model = reader.cutter(), reader.loaded.model
+    return {
+        "prefix_id": reader.prefix_id,
+        "prefix": reader.prefix,
+        "window_size": cutter.size,
+        "window_stride": cutter.stride,
+        "window_rule": cutter.rule,
+        "support": reader.scoring.support,
+        "max_doc_tokens": reader.scoring.max_doc_tokens,
+        "dtype": str(model.dtype).removeprefix("torch."),
+        "dtype_deviation": None,
+        "device": str(model.device),
+        "token_ids_sha256": counted.token_ids_sha256,
+    }
+
+
+def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator[Any]:
+    """All documents of all sources, numbered through."""
+    from dataclasses import replace
+
+    from stemmatics.lm.text.corpus import read
+
+    def own_template(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
+        # transformers' own call: templates name special tokens (BOS, the end of a turn) that it supplies.
+        return tokenizer.apply_chat_template(
+            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+        )
+
+    own = own_template if getattr(tokenizer, "chat_template", None) else None
+    index = 0
+    for corpus in corpora:
+        for document in read(corpus, errors="replace" if errors == "replace" else "refuse", own_template=own):
+            yield replace(document, index=index)
+            index += 1
+
+
+def _row(sums: Any) -> dict[str, Any]:
+    return {
+        "index": sums.index,
+        "doc_id": sums.doc_id,
+        "nll_sum": sums.nll_sum,
+        "num_tokens": sums.num_tokens,
+        "num_bytes": sums.num_bytes,
+        "flags": sorted(sums.flags),
+    }

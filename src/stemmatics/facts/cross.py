@@ -1,0 +1,63 @@
+"""Both late stacks on both earlier states at every event: margins of the four cells."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from stemmatics.core.facts import Fact, FactKind, FactParams, Tag
+
+# earlier state first, late stack second
+CELLS = ("base_base", "base_desc", "desc_base", "desc_desc")
+READOUTS = ("descendant", "base", "own")
+# one row an event, boundary, readout and arm: margins of the four cells in logits; whether the top token is
+# the base's, the descendant's or another; whether it changed
+CELL_ROWS = pa.schema(
+    [
+        ("event", pa.int64()),
+        ("index", pa.int64()),
+        ("support", pa.string()),
+        ("boundary", pa.int64()),
+        ("readout", pa.string()),
+        ("arm", pa.string()),
+        *((name, pa.float64()) for name in CELLS),
+        *((f"top_{name}", pa.string()) for name in CELLS),
+        ("changed_after_base", pa.int64()),
+        ("changed_after_desc", pa.int64()),
+        ("distance", pa.float64()),
+    ]
+)
+# one row a crossing: its stack, its identity check, what it was computed with, or why there is none
+CROSSING = pa.schema(
+    [
+        ("num_layers", pa.int64()),
+        ("num_events", pa.int64()),
+        ("main_boundary", pa.int64()),
+        ("identity_error", pa.float64()),
+        ("num_layer_evaluations", pa.int64()),
+        ("dtype", pa.string()),
+        ("device", pa.string()),
+        ("attention", pa.string()),
+        ("refusal", pa.string()),
+    ]
+)
+
+
+class CrossParams(FactParams):
+    """Where the stacks are cut, and which controls run."""
+
+    boundaries: Literal["default", "profile"] | list[int]
+    interpolate: list[float]
+    permute: bool
+    numerics: dict[str, Any]
+
+
+CROSS = FactKind("cross", 1, CrossParams, {"cells": CELL_ROWS, "crossing": CROSSING})
+
+
+def cross_fact(
+    params: CrossParams, models: dict[str, Fact], events: Fact, *, label: str, tag: Tag = "main"
+) -> Fact:
+    """``models`` (``base``, and ``descendant`` or ``noise``) crossed at ``events``."""
+    return CROSS.make(params, {**models, "events": events}, label=label, tag=tag)

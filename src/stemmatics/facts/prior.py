@@ -1,0 +1,107 @@
+"""Context-independent corrections of a checkpoint's logits: fitted on FIT, their sums on EVAL."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from stemmatics.core.facts import Fact, FactKind, FactParams
+
+# one row an EVAL document, arm and reading of a correction: nats on the shared support
+PRIOR_SUMS = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("variant", pa.string()),
+        ("arm", pa.string()),
+        ("reading", pa.string()),
+        ("nll_sum", pa.float64()),
+        ("num_tokens", pa.int64()),
+        ("excluded_nll_sum", pa.float64()),
+        ("num_outside_support", pa.int64()),
+    ]
+)
+# one row an arm and reading: what was fitted, its sums on FIT, its certificate
+PRIOR_FITS = pa.schema(
+    [
+        ("variant", pa.string()),
+        ("arm", pa.string()),
+        ("reading", pa.string()),
+        ("inverse_temperature", pa.float64()),
+        ("penalty", pa.float64()),
+        ("num_free", pa.int64()),
+        ("fit_nll_sum", pa.float64()),
+        ("num_fit_tokens", pa.int64()),
+        ("held_nll_sum", pa.float64()),
+        ("num_held_tokens", pa.int64()),
+        ("bound_nll_sum", pa.float64()),
+        ("gap", pa.float64()),
+        ("gradient_norm", pa.float64()),
+        ("num_steps", pa.int64()),
+        ("flags", pa.list_(pa.string())),
+    ]
+)
+# one row a draw of FIT weights and arm: nats of all EVAL documents under the redrawn fit
+PRIOR_DRAWS = pa.schema(
+    [
+        ("arm", pa.string()),
+        ("reading", pa.string()),
+        ("kind", pa.string()),
+        ("draw", pa.int64()),
+        ("nll_sum", pa.float64()),
+    ]
+)
+# one row a model: what it was fitted on, or why it was not
+PRIOR_MODEL = pa.schema(
+    [
+        ("refusal", pa.string()),
+        ("note", pa.string()),
+        ("token_ids_sha256", pa.string()),
+        ("prefix_id", pa.int64()),
+        ("num_ids", pa.int64()),
+        ("num_support", pa.int64()),
+        ("num_columns", pa.int64()),
+        ("stored", pa.string()),
+        ("num_fit_documents", pa.int64()),
+        ("num_fit_tokens", pa.int64()),
+        ("mean_state_energy", pa.float64()),
+        ("state_energy", pa.float64()),
+        ("dtype", pa.string()),
+    ]
+)
+FIT_TABLES = {
+    "prior_sums": PRIOR_SUMS,
+    "prior_fits": PRIOR_FITS,
+    "prior_draws": PRIOR_DRAWS,
+    "prior_model": PRIOR_MODEL,
+}
+
+
+class FitParams(FactParams):
+    """What decides a fit: scoring on the shared support, the share of documents, columns, arms."""
+
+    scoring: dict[str, Any]
+    numerics: dict[str, Any]
+    sample: float
+    num_columns: int
+    smoothings: list[float]
+    references: list[str] | None
+
+
+class PriorParams(FitParams):
+    """``draws``: redrawn fits; ``refits``: how many of them are also fitted in full."""
+
+    draws: int
+    refits: int
+
+
+# the fitted corrections name token ids, so they are an artifact in the cache and not rows
+PRIOR = FactKind("prior", 1, PriorParams, FIT_TABLES, artifact="cache")
+
+
+def prior_fact(params: PriorParams, checkpoint: Fact, corpus: Fact, *, partner: Fact | None = None) -> Fact:
+    """Every arm of a checkpoint on a corpus; the support is shared with ``partner``'s tokenizer."""
+    needs = {"checkpoint": checkpoint, "corpus": corpus}
+    if partner is not None:
+        needs["partner"] = partner
+    return PRIOR.make(params, needs, label=f"{checkpoint.label} on {corpus.label}")

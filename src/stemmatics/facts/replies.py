@@ -1,0 +1,41 @@
+"""Greedy replies of a checkpoint to a corpus of items, judged by rules."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from stemmatics.core.facts import Fact, FactKind, FactParams
+from stemmatics.facts.pinned import Pinned
+
+# one row an item: was the reply right, was it a refusal
+ITEMS = pa.schema(
+    [
+        ("index", pa.int64()),
+        ("item_id", pa.string()),
+        ("category", pa.string()),
+        ("outcome", pa.string()),
+        ("correct", pa.int64()),
+        ("num_accepted", pa.int64()),
+        ("num_tokens", pa.int64()),
+    ]
+)
+Outcome = Literal["answer", "refusal", "empty"]
+
+
+class RepliesParams(FactParams):
+    """How long a reply may be."""
+
+    max_new_tokens: int
+    numerics: dict[str, Any]
+
+
+REPLIES = FactKind("replies", 1, RepliesParams, {"items": ITEMS})
+
+
+def replies_fact(pinned: Pinned, checkpoint: str | Fact, corpus: str, *, max_new_tokens: int) -> Fact:
+    """Replies of a checkpoint to the items of a corpus."""
+    needs = {"checkpoint": pinned.checkpoint(checkpoint), "corpus": pinned.corpus(corpus)}
+    params = RepliesParams(max_new_tokens=max_new_tokens, numerics=pinned.stemma.numerics.key())
+    return REPLIES.make(params, needs, label=f"{needs['checkpoint'].label} asked {corpus}")

@@ -1,0 +1,1 @@
+"""Checkpoints by name: pins, files, loading, saving."""

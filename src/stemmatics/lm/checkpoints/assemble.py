@@ -1,0 +1,78 @@
+"""A folder that holds exactly the pinned files, to load from.
+
+The files are linked into an empty folder, so a stray adapter, a second tokenizer or a changed file
+can't slip in: what is read is what was pinned.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+
+from stemmatics.core.errors import UserError
+from stemmatics.lm.checkpoints.hub import Folder, Memory, Repository, sha256_of
+from stemmatics.lm.checkpoints.pin import Pin, parse
+
+
+@contextmanager
+def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterator[Path]:
+    """A temporary folder with links to ``names``, each file checked against its pinned hash."""
+    memory = Memory()
+    spec = parse(pinned.source)
+    files: Folder | Repository
+    if pinned.kind == "hub":
+        files = Repository(spec.name, pinned.revision, offline=offline, memory=memory)
+    else:
+        path = Path(spec.name).expanduser()
+        files = Folder(path.parent if pinned.kind == "gguf" else path, memory)
+    with tempfile.TemporaryDirectory(prefix="stemmatics-") as folder:
+        for name in names:
+            path = files.fetch(name)
+            if not path.exists() or sha256_of(path, memory) != pinned.files[name]:
+                raise UserError(
+                    f"{name} of {pinned.source} is not the file that was pinned",
+                    "it changed or went away in between",
+                    "Run the command again to pin what is there now",
+                )
+            (Path(folder) / name).symlink_to(path.resolve())
+        yield Path(folder)
+
+
+@contextmanager
+def explained(source: str) -> Iterator[None]:
+    """Turn what a library says about a checkpoint's files into a UserError that names the checkpoint."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        raise
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        if "trust_remote_code" in str(error):
+            raise UserError(
+                f"{source} needs Python code of its own to run",
+                "transformers has no class for it, and code from a checkpoint is not run unasked",
+                "Read that code, then type --trust-remote-code (trust_remote_code=True) if you trust it",
+            ) from error
+        raise UserError(
+            f"{source} can't be loaded", " ".join(str(error).split())[:500], "Check the checkpoint's files"
+        ) from error
+
+
+def gguf_argument(pinned: Pin) -> dict[str, str]:
+    """What transformers is told in addition for a GGUF."""
+    return {"gguf_file": next(iter(pinned.files))} if pinned.kind == "gguf" else {}
+
+
+def origin(pinned: Pin) -> str:
+    """The name to keep in the loaded object, not that of the temporary folder."""
+    return (
+        parse(pinned.source).name if pinned.kind == "hub" else str(Path(pinned.source).expanduser().resolve())
+    )
+
+
+def some(names: list[str], limit: int = 5) -> str:
+    """The first few names and how many more there are."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

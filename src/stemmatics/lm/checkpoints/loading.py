@@ -1,0 +1,294 @@
+"""Load a checkpoint whole or not at all, and save one that loads the same.
+
+A missing tensor, an adapter without a place and a refused file are errors; anything else that is
+odd is a named flag beside the model.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.numerics import Numerics
+from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
+from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
+from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
+
+CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A checkpoint in memory.
+
+    ``model`` is in evaluation mode without gradients. ``flags`` are named oddities with what they
+    mean; ``context_length`` is in positions, None where the architecture states no limit;
+    ``num_ids`` is the number of rows of the embedding table; ``stop_ids`` end a text.
+    """
+
+    model: Any
+    tokenizer: Any
+    pin: Pin
+    context_length: int | None
+    num_ids: int
+    stop_ids: tuple[int, ...]
+    flags: dict[str, str] = field(default_factory=dict)
+
+
+def load(
+    checkpoint: str | Pin,
+    numerics: Numerics,
+    *,
+    trust_remote_code: bool = False,
+    allow_pickle: bool = False,
+    merge_adapter: bool = False,
+    offline: bool | None = None,
+) -> Loaded:
+    """Load model and tokenizer.
+
+    Args:
+        checkpoint: a spec as ``pin.parse`` takes it, or a pin; a pin whose files changed is refused.
+        numerics: device, precision and attention. ``dtype: auto`` is float32 on CPU and the
+            checkpoint's own elsewhere.
+        trust_remote_code: run Python code that comes with the checkpoint.
+        allow_pickle: read ``.bin`` weights.
+        merge_adapter: add an adapter's weights into the base and drop the adapter's modules.
+        offline: as in ``pin.pin``.
+
+    Raises:
+        UserError: missing, mismatched or refused files; a missing tensor; an adapter that matches
+            nothing; no tokenizer.
+    """
+    pinned = checkpoint if isinstance(checkpoint, Pin) else pin(checkpoint, offline=offline)
+    base = pinned.parts[0] if pinned.parts else pinned
+    refuse_pickle(pinned, allow_pickle=allow_pickle)
+    model, flags = _load_model(base, numerics, trust_remote_code=trust_remote_code, offline=offline)
+    if pinned.parts:
+        model, adapter_flags = _put_on(model, pinned.parts[1], merge=merge_adapter, offline=offline)
+        flags |= adapter_flags
+    model.eval().requires_grad_(requires_grad=False)
+    tokenizer, tokenizer_flags = load_tokenizer(pinned, trust_remote_code=trust_remote_code, offline=offline)
+    stop_ids, stop_flags = end_of_text(tokenizer, model)
+    num_ids = int(model.get_input_embeddings().weight.shape[0])
+    beyond = [token for token, number in tokenizer.get_vocab().items() if number >= num_ids]
+    if beyond:
+        flags["ids_beyond_table"] = (
+            f"{len(beyond)} tokens have ids beyond the embedding table's {num_ids} rows, as {min(beyond)!r}"
+        )
+    notices = {"notice": "; ".join(pinned.notices)} if pinned.notices else {}
+    return Loaded(
+        model=model,
+        tokenizer=tokenizer,
+        pin=pinned,
+        context_length=context_length(model.config),
+        num_ids=num_ids,
+        stop_ids=stop_ids,
+        flags=flags | tokenizer_flags | stop_flags | notices,
+    )
+
+
+def load_tokenizer(
+    checkpoint: str | Pin, *, trust_remote_code: bool = False, offline: bool | None = None
+) -> tuple[Any, dict[str, str]]:
+    """The tokenizer alone and its flags: the adapter's if it carries one, else the base's."""
+    from transformers import AutoTokenizer
+
+    pinned = checkpoint if isinstance(checkpoint, Pin) else pin(checkpoint, offline=offline)
+    if pinned.tokenizer_sha256 is None:
+        raise UserError(
+            f"{pinned.source} has no tokenizer",
+            "there is no tokenizer.json and no other vocabulary file",
+            "Save the tokenizer into the same folder",
+        )
+    owner = pinned
+    if pinned.parts:
+        owner = pinned.parts[1] if pinned.parts[1].tokenizer_sha256 is not None else pinned.parts[0]
+    names = [
+        name
+        for name in owner.files
+        if TOKENIZER.fullmatch(name) or name == "config.json" or name.endswith((".py", ".gguf"))
+    ]
+    with assembled(owner, names, offline=offline) as folder, explained(owner.source):
+        tokenizer = AutoTokenizer.from_pretrained(
+            folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(owner)
+        )
+        flags = repair(tokenizer, folder / next(iter(owner.files))) if owner.kind == "gguf" else {}
+    tokenizer.name_or_path = origin(owner)
+    return tokenizer, flags
+
+
+def load_config(checkpoint: Pin, *, trust_remote_code: bool = False, offline: bool | None = None) -> Any:
+    """The config alone (the base's, for an adapted checkpoint); no weights are read."""
+    from transformers import AutoConfig
+
+    base = checkpoint.parts[0] if checkpoint.parts else checkpoint
+    names = [name for name in base.files if name in CONFIG_FILES or name.endswith((".py", ".gguf"))]
+    with assembled(base, names, offline=offline) as folder, explained(base.source):
+        return AutoConfig.from_pretrained(
+            folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(base)
+        )
+
+
+def _load_model(
+    base: Pin, numerics: Numerics, *, trust_remote_code: bool, offline: bool | None
+) -> tuple[Any, dict[str, str]]:
+    from transformers import AutoModelForCausalLM
+
+    device = device_of(numerics)
+    with assembled(base, list(base.files), offline=offline) as folder, explained(base.source):
+        model, info = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=_dtype_of(numerics, device),
+            attn_implementation=None if numerics.attention == "auto" else numerics.attention,
+            device_map=None if device.type == "cpu" else {"": device},
+            trust_remote_code=trust_remote_code,
+            local_files_only=True,
+            output_loading_info=True,
+            **gguf_argument(base),
+        )
+    missing = sorted(info["missing_keys"])
+    if missing:
+        raise UserError(
+            f"{base.source} lacks {len(missing)} tensors: {some(missing)}",
+            f"{type(model).__name__} needs them, and untrained values would stand in their place",
+            "Download or copy the checkpoint again, whole",
+        )
+    flags = {}
+    if unexpected := sorted(info["unexpected_keys"]):
+        flags["unexpected_tensors"] = f"in the files but not in {type(model).__name__}: {some(unexpected)}"
+    head = model.get_output_embeddings()
+    tied = head is not None and head.weight is model.get_input_embeddings().weight
+    if model.config.get_text_config().tie_word_embeddings and not tied:
+        flags["head_not_tied"] = (
+            "the config ties head and embedding, the files hold two different ones; both kept"
+        )
+    if getattr(model.config, "auto_map", None) and not trust_remote_code:
+        flags["custom_code_ignored"] = (
+            "the checkpoint brings its own code, which was not run; transformers' class is used"
+        )
+    if base.kind == "gguf":
+        forget_quantization(model)
+    model.config.name_or_path = model.name_or_path = origin(base)
+    return model, flags
+
+
+def _put_on(model: Any, adapter: Pin, *, merge: bool, offline: bool | None) -> tuple[Any, dict[str, str]]:
+    from peft import PeftModel
+
+    names = [name for name in adapter.files if name.startswith("adapter_")]
+    with assembled(adapter, names, offline=offline) as folder, explained(adapter.source):
+        adapted = PeftModel.from_pretrained(model, folder, is_trainable=False)
+        # from_pretrained only warns about tensors without a place; loading again says which they are.
+        result = adapted.load_adapter(folder, adapter_name="default", is_trainable=False)
+    if result.missing_keys:
+        raise UserError(
+            f"Adapter {adapter.source} does not fit: {some(sorted(result.missing_keys))} missing",
+            "its tensors and the modules that its config targets are not the same",
+            "Check that it was trained on this base",
+        )
+    flags = {}
+    if result.unexpected_keys:
+        flags["unexpected_adapter_tensors"] = f"without a place: {some(sorted(result.unexpected_keys))}"
+    return (adapted.merge_and_unload() if merge else adapted), flags
+
+
+def save(model: Any, tokenizer: Any, folder: Path) -> None:
+    """Write a plain transformers folder (safetensors), whole or not at all.
+
+    The files are written beside the target and renamed. Raises UserError where the target exists
+    and is not empty, or where the model still carries an adapter.
+    """
+    if hasattr(model, "peft_config"):
+        raise UserError(
+            "A model with an adapter can't be saved as a whole one",
+            "only the adapter would be written",
+            "Load it with merge_adapter=True first",
+        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(
+            f"{folder} is there already", "nothing is overwritten", "Give another folder, or remove it"
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
+    try:
+        model.save_pretrained(part)
+        tokenizer.save_pretrained(part)
+        part.chmod(0o777 & ~_umask())
+        part.replace(folder)
+    except BaseException:
+        shutil.rmtree(part, ignore_errors=True)
+        raise
+
+
+def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, str]]:
+    """Ids that end a text: the union over tokenizer, config and generation config; a flag if they differ."""
+    said = {
+        "tokenizer": tokenizer.eos_token_id,
+        "config": model.config.get_text_config().eos_token_id,
+        "generation_config": getattr(model.generation_config, "eos_token_id", None),
+    }
+    sets = {
+        place: frozenset([ids] if isinstance(ids, int) else ids)
+        for place, ids in said.items()
+        if ids is not None
+    }
+    flags = {}
+    if len(set(sets.values())) > 1:
+        each = ", ".join(f"{place} {sorted(ids)}" for place, ids in sets.items())
+        flags["end_of_text_differs"] = f"the files disagree ({each}); any of these ends a text"
+    return tuple(sorted(frozenset().union(*sets.values()))), flags
+
+
+def context_length(config: Any) -> int | None:
+    """Positions that the model was made for; None where its config states no limit."""
+    text = config.get_text_config()
+    found = (getattr(text, name, None) for name in CONTEXT_NAMES)
+    return next((int(value) for value in found if value), None)
+
+
+def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
+    """Raise UserError for weights in pickles, which can run any code, unless they were asked for."""
+    pickles = [name for name in pinned.files if name.endswith(".bin")]
+    if pickles and not allow_pickle:
+        raise UserError(
+            f"{pinned.source} keeps its weights in a pickle: {some(pickles)}",
+            "reading a pickle can run code",
+            "Take a version with safetensors, or type --allow-pickle (allow_pickle=True) if you trust it",
+        )
+
+
+def device_of(numerics: Numerics) -> torch.device:
+    """The device; ``auto`` is the accelerator if there is one. UserError for one that is not there."""
+    if numerics.device == "auto":
+        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return found or torch.device("cpu")
+    try:
+        device = torch.device(numerics.device)
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(
+            f"Device {numerics.device!r} can't be used",
+            str(error).splitlines()[0],
+            "Take auto or cpu",
+            code=2,
+        ) from error
+    return device
+
+
+def _dtype_of(numerics: Numerics, device: torch.device) -> Any:
+    if numerics.dtype == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    return getattr(torch, numerics.dtype)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask

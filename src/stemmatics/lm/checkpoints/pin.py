@@ -1,0 +1,275 @@
+"""Which checkpoint is meant, to the byte: forms of naming one, and the pin that fixes it.
+
+``org/name``, ``org/name@revision``, a folder, ``file.gguf``, ``BASE+ADAPTER`` with ``@revision`` on
+either side, or an adapter alone. A pin holds content hashes; facts are keyed by them, so the same
+weights in another folder are the same checkpoint and new weights under an old path are another.
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.keys import key_of
+from stemmatics.lm.checkpoints.hub import (
+    Folder,
+    Memory,
+    Repository,
+    adapter_name,
+    holds_model,
+    read_json,
+    sha256_of,
+    weight_names,
+)
+
+Kind = Literal["folder", "hub", "gguf", "adapter"]
+
+HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+CONFIG_FILES = ("adapter_config.json", "config.json", "generation_config.json")
+VOCABULARY = re.compile(r"tokenizer\.json|vocab\.(json|txt)|tekken\.json|.+\.(model|tiktoken)")
+TOKENIZER = re.compile(
+    rf"{VOCABULARY.pattern}|merges\.txt|tokenizer_config\.json|special_tokens_map\.json"
+    r"|added_tokens\.json|chat_template\.(jinja|json)"
+)
+# Where a config says which checkpoint or path it was made from: a name, not content.
+ORIGINS = ("_name_or_path", "base_model_name_or_path", "revision")
+
+
+class CheckpointSpec(BaseModel):
+    """A checkpoint as it was named, before anything but the file system was asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    name: str
+    revision: str | None = None
+    base: CheckpointSpec | None = None
+    adapter: CheckpointSpec | None = None
+
+
+class Pin(BaseModel):
+    """One checkpoint, fixed: what its files hash to.
+
+    ``revision`` is the 40-digit commit of a Hub model, None for local files; ``files`` are SHA-256
+    by file name. ``parts`` of an adapted checkpoint are the base's pin and the adapter's.
+    ``tokenizer_sha256`` is None where the checkpoint carries no tokenizer.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    kind: Kind
+    source: str
+    revision: str | None
+    files: dict[str, str]
+    weights_sha256: str
+    tokenizer_sha256: str | None
+    config_sha256: str
+    parts: tuple[Pin, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    def key(self) -> dict[str, str | None]:
+        """The content alone, without any path or name: what a fact's key is made of."""
+        return {
+            "weights": self.weights_sha256,
+            "tokenizer": self.tokenizer_sha256,
+            "config": self.config_sha256,
+        }
+
+
+def parse(spec: str) -> CheckpointSpec:
+    """Say which form ``spec`` has. What exists here wins over a name on the Hub.
+
+    Raises UserError (exit 2) for a path that does not exist, for a name that no form fits, and
+    where ``+`` can be read in two ways.
+    """
+    local = _local(spec)
+    if local is not None:
+        return local
+    readings = []
+    for place in (i for i, sign in enumerate(spec) if sign == "+"):
+        base, adapter = _single(spec[:place]), _single(spec[place + 1 :])
+        if base is not None and adapter is not None:
+            readings.append((base, adapter))
+    if len(readings) > 1:
+        raise UserError(
+            f"{spec!r} can be read in {len(readings)} ways",
+            "more than one + could part a base from an adapter",
+            "Rename the folder that has a + in its name",
+            code=2,
+        )
+    if readings:
+        base, adapter = readings[0]
+        return CheckpointSpec(kind="adapter", name=spec, base=base, adapter=adapter)
+    single = _single(spec)
+    if single is None:
+        raise UserError(
+            f"{spec!r} is no checkpoint",
+            "no file or folder has that name, and it is not a name that the Hub allows",
+            "Give org/name, org/name@revision, a folder, file.gguf or BASE+ADAPTER",
+            code=2,
+        )
+    return single
+
+
+def _local(spec: str) -> CheckpointSpec | None:
+    path = Path(spec).expanduser()
+    if not spec or not path.exists():
+        return None
+    if path.is_file():
+        if path.suffix == ".gguf":
+            return CheckpointSpec(kind="gguf", name=spec)
+        raise UserError(
+            f"{spec} is a file but not a GGUF",
+            "weights in other formats come as a folder with their config and tokenizer",
+            f"Give the folder: {path.parent}",
+            code=2,
+        )
+    return CheckpointSpec(kind="folder", name=spec)
+
+
+def _single(spec: str) -> CheckpointSpec | None:
+    """A folder, a file or a Hub name; None where it can be neither."""
+    local = _local(spec)
+    if local is not None:
+        return local
+    name, at, revision = spec.partition("@")
+    if at and _local(name) is not None:
+        raise UserError(
+            f"{name} is here on disk, and what is on disk has no revision",
+            f"{revision!r} would be a revision on the Hub",
+            f"Drop the @{revision}, or run where no file or folder is called {name}",
+            code=2,
+        )
+    if name.startswith((".", "/", "~")) or name.endswith(("/", ".gguf")) or name.count("/") > 1:
+        raise UserError(
+            f"{name} does not exist",
+            "it is written as a path",
+            "Check the path; it is taken from here",
+            code=2,
+        )
+    if not HUB_NAME.fullmatch(name) or (at and not revision):
+        return None
+    return CheckpointSpec(kind="hub", name=name, revision=revision or None)
+
+
+def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memory | None = None) -> Pin:
+    """Resolve and hash a checkpoint. Local weights are hashed once, Hub weights not even fetched.
+
+    ``offline``: True asks only the cache, False takes an unreachable Hub for an error, None falls
+    back to the cache and says so in ``notices`` (``HF_HUB_OFFLINE=1`` acts as True).
+
+    Raises UserError for a missing checkpoint, revision or shard.
+    """
+    spec = parse(spec) if isinstance(spec, str) else spec
+    memory = memory or Memory()
+    if spec.kind == "gguf":
+        path = Path(spec.name).expanduser()
+        digest = sha256_of(path, memory)
+        return Pin(
+            kind="gguf",
+            source=spec.name,
+            revision=None,
+            files={path.name: digest},
+            weights_sha256=digest,
+            tokenizer_sha256=digest,
+            config_sha256=digest,
+        )
+    own = spec.adapter or spec
+    files = open_files(own, offline=offline, memory=memory)
+    if spec.adapter is not None and "adapter_config.json" not in files.names:
+        raise UserError(
+            f"{own.name} is no adapter", "it has no adapter_config.json", "The form is BASE+ADAPTER", code=2
+        )
+    if spec.adapter is None and ("adapter_config.json" not in files.names or holds_model(files)):
+        return _pin_files(own, files)
+    return _pin_adapted(spec, files, offline=offline, memory=memory)
+
+
+def open_files(spec: CheckpointSpec, *, offline: bool | None, memory: Memory) -> Folder | Repository:
+    """The files of a folder or of a Hub model."""
+    if spec.kind == "hub":
+        return Repository(spec.name, spec.revision, offline=offline, memory=memory)
+    return Folder(Path(spec.name).expanduser(), memory)
+
+
+def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: bool = False) -> Pin:
+    configs = {name: read_json(files, name) for name in CONFIG_FILES if name in files.names}
+    if not adapter and "adapter_config.json" in configs:
+        raise UserError(
+            f"{spec.name} holds both a whole model and an adapter",
+            "the adapter would be put on without being asked for",
+            "Move adapter_config.json and its weights to a folder of their own and give BASE+ADAPTER",
+        )
+    weights = [adapter_name(files, spec.name)] if adapter else weight_names(files, spec.name)
+    names = [*configs, *(name for name in files.names if TOKENIZER.fullmatch(name)), *weights]
+    if any("auto_map" in config for config in configs.values()):
+        names += [name for name in files.names if name.endswith(".py")]
+    hashes = {name: files.sha256(name) for name in sorted(set(names))}
+    tokenizer = {name: sha for name, sha in hashes.items() if TOKENIZER.fullmatch(name)}
+    code = {name: sha for name, sha in hashes.items() if name.endswith(".py")}
+    contents = {
+        name: {field: value for field, value in config.items() if field not in ORIGINS}
+        for name, config in configs.items()
+    }
+    return Pin(
+        kind=spec.kind,
+        source=spec.name if spec.revision is None else f"{spec.name}@{spec.revision}",
+        revision=files.commit,
+        files=hashes,
+        weights_sha256=key_of(sorted(hashes[name] for name in weights if not name.endswith(".json"))),
+        tokenizer_sha256=key_of(tokenizer) if any(VOCABULARY.fullmatch(name) for name in tokenizer) else None,
+        # json.dumps and not our canonical JSON: configs may hold Infinity.
+        config_sha256=hashlib.sha256(json.dumps([contents, code], sort_keys=True).encode()).hexdigest(),
+        notices=() if files.notice is None else (files.notice,),
+    )
+
+
+def _pin_adapted(
+    spec: CheckpointSpec, files: Folder | Repository, *, offline: bool | None, memory: Memory
+) -> Pin:
+    own = _pin_files(spec.adapter or spec, files, adapter=True)
+    notices = []
+    base = spec.base
+    if base is None:
+        config = read_json(files, "adapter_config.json")
+        named = config.get("base_model_name_or_path")
+        if not named:
+            raise UserError(
+                f"{own.source} is an adapter that does not name its base",
+                "adapter_config.json has no base_model_name_or_path",
+                f"Name the base: BASE+{own.source}",
+            )
+        named = f"{named}@{config['revision']}" if config.get("revision") else str(named)
+        try:
+            base = parse(named)
+        except UserError as error:
+            raise UserError(
+                f"The base of {own.source} is not there", error.what, f"Name the base: BASE+{own.source}"
+            ) from error
+        notices.append(f"{own.source} is an adapter: its own config names the base {named}")
+    below = pin(base, offline=offline, memory=memory)
+    if below.kind == "adapter":
+        raise UserError(
+            f"The base of {own.source} is itself an adapter",
+            "an adapter is put on a whole model",
+            "Merge the first adapter into its base, save that, and name it as the base",
+        )
+    return Pin(
+        kind="adapter",
+        source=spec.name if spec.revision is None else f"{spec.name}@{spec.revision}",
+        revision=own.revision,
+        files={f"base/{name}": sha for name, sha in below.files.items()}
+        | {f"adapter/{name}": sha for name, sha in own.files.items()},
+        weights_sha256=key_of({"base": below.weights_sha256, "adapter": own.weights_sha256}),
+        tokenizer_sha256=own.tokenizer_sha256 or below.tokenizer_sha256,
+        config_sha256=key_of({"base": below.config_sha256, "adapter": own.config_sha256}),
+        parts=(below, own),
+        notices=(*notices, *below.notices, *own.notices),
+    )

@@ -1,0 +1,1 @@
+"""Two models of one shape, their layers exchanged."""

@@ -1,0 +1,1 @@
+"""Greedy replies and the rules that judge them."""

@@ -1,0 +1,1 @@
+"""Losses and states from forward passes."""

@@ -1,0 +1,228 @@
+"""From a corpus's head inputs to what the fits of a correction need, in bounded memory.
+
+Axes: N positions, B rows of a block, D width, V vocabulary, S supported ids, K columns, J inverse
+temperatures.
+
+Ids are compact here: 0..S-1 are the ids of the support, in the order of ``ids_S``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from stemmatics.core.errors import UserError
+from stemmatics.lm.scoring.head import LinearHead
+from stemmatics.lm.scoring.head_states import States
+from stemmatics.math.prior import (
+    IN_REST,
+    NODES_PER_DOUBLING,
+    Rest,
+    Statistics,
+    node_inverse_temperatures,
+    uncorrected_node,
+)
+
+# Elements of one block of logits: 64 MB on a CPU.
+_CPU_ELEMENTS = 1 << 24
+_GPU_ELEMENTS = 1 << 28
+# Elements that are raised to all powers at once: they stay in a core's cache meanwhile.
+_POWER_ELEMENTS = 1 << 19
+# Adds nothing to a sum whose largest term is 1, and its square is no subnormal number, which are slow.
+_NOTHING = 2.0**-60
+# Columns are kept in float32 up to here, above in float16: log-probabilities, which are fine near 0.
+FLOAT32_BYTES = 1 << 31
+# Logits of all ids are kept in memory up to here, above they are computed again whenever asked for.
+DENSE_BYTES = 1 << 28
+
+
+def restricted(head: LinearHead, ids_S: NDArray[np.int64]) -> LinearHead:
+    """The head with the rows of some ids only, in their order."""
+    if len(ids_S) == head.num_ids:
+        return head
+    ids = torch.from_numpy(ids_S).to(head.weight.device)
+    return replace(head, weight=head.weight[ids], bias=None if head.bias is None else head.bias[ids])
+
+
+@dataclass(frozen=True, eq=False)
+class Positions:
+    """Scored positions of one split, documents in order: inputs of the head and what came next.
+
+    ``index_D`` names each document by its index in the corpus; documents without a position are left out.
+    """
+
+    states: States
+    target_N: NDArray[np.int64]
+    document_N: NDArray[np.int64]
+    index_D: NDArray[np.int64]
+
+    @property
+    def num_positions(self) -> int:
+        """N."""
+        return len(self.target_N)
+
+    def mean_state(self) -> tuple[NDArray[np.float64], float]:
+        """Mean state (D,) and mean squared norm, in float64, a block at a time."""
+        total_D, squares, size = np.zeros(self.states.width), 0.0, 4096
+        for start in range(0, self.num_positions, size):
+            rows_BD = self.states.rows(start, min(start + size, self.num_positions)).numpy()
+            total_D += rows_BD.sum(0, dtype=np.float64)
+            squares += float(np.square(rows_BD, dtype=np.float64).sum())
+        return total_D / self.num_positions, squares / self.num_positions
+
+
+class HeadRows:
+    """Logits of all ids on demand, a block of rows at a time; the last block is kept.
+
+    Small requests for neighbouring rows, as the fits make them, share one product with the head.
+    """
+
+    def __init__(self, head: LinearHead, states: States) -> None:
+        self._head = head
+        self._states = states
+        self._size = rows_of_block(head)
+        self._start = self._stop = 0
+        self._block_BS: NDArray[np.float32] = np.empty((0, head.num_ids), dtype=np.float32)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(positions, ids)."""
+        return (self._states.num_positions, self._head.num_ids)
+
+    @property
+    def dtype(self) -> Any:
+        """float32."""
+        return np.dtype(np.float32)
+
+    def __getitem__(self, rows: slice, /) -> NDArray[np.float32]:
+        """Logits of a range of rows, (B, S)."""
+        if not (self._start <= rows.start and rows.stop <= self._stop):
+            self._start = rows.start
+            self._stop = min(max(rows.stop, rows.start + self._size), self._states.num_positions)
+            self._block_BS = _logits(self._head, self._states, self._start, self._stop).cpu().numpy()
+        return self._block_BS[rows.start - self._start : rows.stop - self._start]
+
+
+def rows_of_block(head: LinearHead) -> int:
+    """Rows whose logits one block holds."""
+    elements = _CPU_ELEMENTS if head.weight.device.type == "cpu" else _GPU_ELEMENTS
+    return max(1, elements // head.num_ids)
+
+
+@torch.inference_mode()
+def _logits(head: LinearHead, states: States, start: int, stop: int) -> Tensor:
+    return head.logits(states.rows(start, stop)).float()
+
+
+def dense(head: LinearHead, positions: Positions) -> Statistics:
+    """Every id a column: kept where that is small, else computed again on each pass."""
+    num, num_ids = positions.num_positions, head.num_ids
+    rows: Any = HeadRows(head, positions.states)
+    if num * num_ids * 4 <= DENSE_BYTES:
+        kept_NS = np.empty((num, num_ids), dtype=np.float32)
+        size = rows_of_block(head)
+        for start in range(0, num, size):
+            kept_NS[start : start + size] = rows[slice(start, min(start + size, num))]
+        rows = kept_NS
+    return Statistics(
+        rows,
+        positions.target_N,
+        positions.document_N,
+        np.arange(num_ids, dtype=np.int64),
+        num_documents=len(positions.index_D),
+    )
+
+
+@torch.inference_mode()
+def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], path: Path) -> Statistics:
+    """K columns as a memory-mapped file at ``path``, and the log-partition of all other ids.
+
+    One pass over the states: a block of rows meets the whole head, gives its columns, and is let go.
+    Beside the file, memory holds one block of logits and J numbers a position.
+    """
+    num, num_ids = positions.num_positions, head.num_ids
+    if not num:
+        raise UserError("A split of the corpus is empty", "no position is scored", "use more documents")
+    if len(ids_K) == num_ids:
+        return dense(head, positions)
+    dtype = np.float32 if num * len(ids_K) * 4 <= FLOAT32_BYTES else np.float16
+    columns_NK = np.memmap(path, dtype, "w+", shape=(num, len(ids_K)))
+    column_S = np.full(num_ids, IN_REST, dtype=np.int64)
+    column_S[ids_K] = np.arange(len(ids_K))
+    beta_J = node_inverse_temperatures()
+    log_z_NJ = np.empty((num, len(beta_J)))
+    target_logit_N = np.empty(num)
+    ids = torch.from_numpy(ids_K).to(head.weight.device)
+    size = rows_of_block(head)
+    for start in range(0, num, size):
+        part = slice(start, min(start + size, num))
+        logits_BS = _logits(head, positions.states, part.start, part.stop)
+        target_B1 = torch.from_numpy(positions.target_N[part]).to(logits_BS.device)[:, None]
+        target_B = logits_BS.gather(1, target_B1)[:, 0].cpu().double().numpy()
+        columns_BK = logits_BS.index_select(1, ids)
+        log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
+        # log-probabilities: what matters is then near 0, where few digits are lost in storage
+        columns_B = columns_BK.logsumexp(1).cpu().double().numpy()
+        # one shift for columns, target and rest: what float32 holds of it
+        log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()]).astype(np.float32)
+        columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None]
+        target_logit_N[part] = target_B - log_total_B
+        log_z_NJ[part] = log_z_BJ - log_total_B[:, None] * beta_J
+    columns_NK.flush()
+    return Statistics(
+        np.memmap(path, dtype, "r", shape=(num, len(ids_K))),
+        column_S[positions.target_N],
+        positions.document_N,
+        ids_K,
+        num_documents=len(positions.index_D),
+        target_logit_N=target_logit_N,
+        rest=Rest(log_z_NJ),
+    )
+
+
+def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
+    """The log of sum exp(beta z) at each node, (B, J). Destroys ``rest_BS``; columns are -inf in it.
+
+    exp is taken at the first ``NODES_PER_DOUBLING`` nodes; every later one is twice an earlier one, and
+    its terms are squares.
+    """
+    beta_J = node_inverse_temperatures()
+    top_B1 = rest_BS.amax(1, keepdim=True)
+    rest_BS -= top_B1
+    on_cpu = rest_BS.device.type == "cpu"
+    size = max(1, _POWER_ELEMENTS // rest_BS.shape[1]) if on_cpu else len(rest_BS)
+    scratch_bS = torch.empty_like(rest_BS[:size])
+    sums_BJ = rest_BS.new_empty((len(rest_BS), len(beta_J)))
+    for start in range(0, len(rest_BS), size):
+        rest_bS = rest_BS[start : start + size]
+        sums_bJ = sums_BJ[start : start + size]
+        power_bS = scratch_bS[: len(rest_bS)]
+        for first in range(NODES_PER_DOUBLING):
+            torch.mul(rest_bS, float(beta_J[first]), out=power_bS).clamp_(min=math.log(_NOTHING)).exp_()
+            torch.sum(power_bS, 1, out=sums_bJ[:, first])
+            for place in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
+                power_bS.square_().clamp_(min=_NOTHING)
+                torch.sum(power_bS, 1, out=sums_bJ[:, place])
+    # a device may lack float64
+    log_sums_BJ = sums_BJ.cpu().double().log().numpy()
+    log_z_BJ: NDArray[np.float64] = log_sums_BJ + top_B1.cpu().double().numpy() * beta_J
+    return log_z_BJ
+
+
+@torch.inference_mode()
+def nll_sum(head: LinearHead, positions: Positions) -> float:
+    """Nats of all positions, summed in float64: one pass, nothing kept."""
+    total, size = 0.0, 4096
+    for start in range(0, positions.num_positions, size):
+        part = slice(start, min(start + size, positions.num_positions))
+        states_BD = positions.states.rows(part.start, part.stop)
+        nll_B = head.score(states_BD, torch.from_numpy(positions.target_N[part])).nll
+        total += float(nll_B.cpu().double().sum())
+    return total

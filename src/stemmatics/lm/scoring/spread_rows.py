@@ -1,0 +1,122 @@
+"""What `spread` measures: the settings, a row for each, and the advice that follows from the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
+
+# The tolerance of a result that does not depend on its setting, nats a document: scoring.md's.
+TOLERANCE, RELATIVE_TOLERANCE = 1e-4, 1e-6
+# Nats/byte by which a lower precision may move the loss and still be offered.
+LARGEST_DEVIATION = 1e-3
+
+
+@dataclass(frozen=True)
+class Spread:
+    """What was measured, and which setting to use.
+
+    Rows of ``settings``: ``setting``, ``nats/byte``, ``deviation`` (nats/byte minus the
+    reference's on the same documents), ``largest`` (largest absolute difference of a document from
+    the reference, nats), ``same`` (all differences within max(1e-4 nats, 1e-6 of the sum)),
+    ``tokens/s``. A setting that the device can't run, or whose loss is no number, has NaN.
+    """
+
+    settings: list[dict[str, Any]]
+    advice: str
+    reference: str
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One row to be measured; ``num_pads`` is None where documents are batched as in a study."""
+
+    dtype: str
+    attention: str
+    token_budget: int
+    num_pads: int | None = None
+
+    @property
+    def name(self) -> str:
+        """As it is printed."""
+        how = f"{self.token_budget:,} tokens a batch" if self.token_budget > 1 else "one document at a time"
+        if self.num_pads is not None:
+            how = f"padded by {self.num_pads}"
+        return f"{self.dtype}, {self.attention}, {how}"
+
+    @property
+    def options(self) -> str:
+        """As it is typed."""
+        budget = f" --batch-tokens {self.token_budget}"
+        return f"--dtype {self.dtype} --attention {self.attention}{budget}"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """The documents as tokens and their sums under the reference."""
+
+    documents: list[TokenizedDocument]
+    sums: list[DocumentSums]
+    tokens_per_second: float
+
+
+def row_of(setting: Setting, sample: Sample, sums: Sequence[DocumentSums], rate: float) -> dict[str, Any]:
+    """A setting's row: its sums against the reference's on the same documents."""
+    reference = sample.sums[: len(sums)]
+    differences = np.array([a.nll_sum - b.nll_sum for a, b in zip(sums, reference, strict=True)])
+    allowed = [max(TOLERANCE, RELATIVE_TOLERANCE * one.nll_sum) for one in reference]
+    num_bytes = sum(one.num_bytes for one in sums)
+    name = setting.name
+    if not sums:
+        name += " (can't be run here)"
+    elif len(sums) < len(sample.sums):
+        name += f" (slow: {len(sums)} documents)"
+    return {
+        "setting": name,
+        "nats/byte": math.fsum(one.nll_sum for one in sums) / num_bytes if num_bytes else math.nan,
+        "deviation": float(differences.sum()) / num_bytes if num_bytes else math.nan,
+        "largest": float(np.abs(differences).max()) if len(sums) else math.nan,
+        "same": bool(len(sums)) and bool((np.abs(differences) <= allowed).all()),
+        "tokens/s": rate,
+    }
+
+
+def advice(settings: Sequence[Setting], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The fastest setting with the reference's numbers, then what a lower precision would do."""
+    offered = [
+        pair for pair in zip(settings, rows, strict=True) if pair[0].num_pads is None and pair[1]["same"]
+    ]
+    setting, row = max(offered, key=lambda pair: pair[1]["tokens/s"])
+    first = (
+        f"Use {setting.options}: the reference's numbers (no document differs by more than "
+        f"{row['largest']:.1g} nats) at {row['tokens/s']:,.0f} tokens/s."
+    )
+    lower = [
+        (other, found)
+        for other, found in zip(settings, rows, strict=True)
+        if other.dtype != "float32" and not found["same"] and not math.isnan(found["tokens/s"])
+    ]
+    faster = [
+        (other, found)
+        for other, found in lower
+        if found["tokens/s"] > row["tokens/s"] and abs(found["deviation"]) < LARGEST_DEVIATION
+    ]
+    if faster:
+        other, found = max(faster, key=lambda pair: pair[1]["tokens/s"])
+        times = found["tokens/s"] / row["tokens/s"]
+        return (
+            f"{first} {other.options} is {times:.1f} times as fast and moves the loss by "
+            f"{found['deviation']:+.1e} nats/byte: enough for differences that are far larger than that."
+        )
+    if lower:
+        each = " and ".join(
+            f"{other.dtype} ({found['deviation']:+.1e} nats/byte, {found['tokens/s']:,.0f} tokens/s)"
+            for other, found in lower
+        )
+        return f"{first} Not advised here: {each}."
+    return first

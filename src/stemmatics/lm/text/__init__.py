@@ -1,0 +1,1 @@
+"""Documents from files, folders, archives and the Hub."""

@@ -1,0 +1,69 @@
+"""A corpus read through once: its hash and its size."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from stemmatics.core.corpora import Corpus
+from stemmatics.core.keys import key_of
+from stemmatics.lm.checkpoints.hub import Memory
+from stemmatics.lm.text import files as texts
+from stemmatics.lm.text.corpus import read
+from stemmatics.lm.text.doc_ids import document_key
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A corpus read through: SHA-256 over its texts in order, each behind its length, and its size."""
+
+    sha256: str
+    num_documents: int
+    num_bytes: int
+
+
+def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> Contents:
+    """Hash and size of a corpus.
+
+    A private corpus is hashed under its key. Local files are read once and remembered by path,
+    size, times and inode; a rendered corpus, which depends on a template elsewhere, is not.
+    """
+    if source.private:
+        digest: Any = hmac.new(key or document_key(), digestmod=hashlib.sha256)
+    else:
+        digest = hashlib.sha256()
+    name = None
+    if source.path and not source.private and source.render is None:
+        memory = memory or Memory()
+        name = _memory_name(source)
+        if (known := memory.get(name)) is not None:
+            return Contents(*known)
+    num_documents = num_bytes = 0
+    for document in read(source, key=key):
+        raw = document.text.encode()
+        digest.update(len(raw).to_bytes(8, "big"))
+        digest.update(raw)
+        num_documents += 1
+        num_bytes += len(raw)
+    found = Contents(digest.hexdigest(), num_documents, num_bytes)
+    if name is not None and memory is not None:
+        memory.put(name, list(astuple(found)))
+    return found
+
+
+def content_hash(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> str:
+    """The hash alone."""
+    return contents(source, key=key, memory=memory).sha256
+
+
+def _memory_name(source: Corpus) -> str:
+    stamps = []
+    for file, _ in itertools.chain.from_iterable(texts.files(path) for path in source.path or []):
+        real = file.resolve()
+        state = real.stat()
+        stamps.append([str(real), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino])
+    settings = {"field": source.field, "role": source.role, "max": source.max_documents}
+    return f"contents:{key_of({**settings, 'files': stamps})}"

@@ -1,0 +1,1 @@
+"""Tokenizers, token spans and classes, windows."""

@@ -1,0 +1,50 @@
+"""Facts about the refusal matcher on replies that a reader has labelled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.facts import Fact
+from stemmatics.facts.matched import MATCHED
+from stemmatics.lm.generation.replies import ReplyKind, classify_reply
+from stemmatics.probe.base import Context, Failed, Made, NoModel, each
+from stemmatics.probe.judged import item_ids
+from stemmatics.probe.sources import records_of
+
+LABELS = (ReplyKind.REFUSAL, ReplyKind.ANSWER, ReplyKind.EMPTY)
+
+
+class Matched(NoModel):
+    """The refusal matcher on records with ``reply`` and a reader's ``label``."""
+
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+        """One row a reply: ``category`` is the reader's label, ``outcome`` the matcher's."""
+        yield from each(facts, lambda fact: Made(fact, {"items": _matched(fact, context)}))
+
+
+def _matched(fact: Fact, context: Context) -> pa.Table:
+    rows = []
+    ids = item_ids(fact, context)
+    for index, item in enumerate(records_of(fact.needs["corpus"])()):
+        if not isinstance(item.get("reply"), str) or item.get("label") not in LABELS:
+            raise UserError(
+                f"labelled reply {index} is not one",
+                f"it needs a text `reply` and a `label` among {', '.join(LABELS)}",
+                "Mend that record",
+            )
+        outcome = classify_reply(item["reply"])
+        rows.append(
+            {
+                "index": index,
+                "item_id": ids[index],
+                "category": str(item["label"]),
+                "outcome": str(outcome),
+                "correct": int(outcome == item["label"]),
+                "num_accepted": 1,
+                "num_tokens": 0,
+            }
+        )
+    return MATCHED.table("items", rows)

@@ -1,5 +1,0 @@
-"""The estimators alone, on a table of sums that somebody else made."""
-
-from stemmatics.study.analyse.run import MEASURES, analyse
-
-__all__ = ["MEASURES", "analyse"]

@@ -1,0 +1,124 @@
+"""What goes on a run's page."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stemmatics.core.content import Content, Node, Section
+from stemmatics.core.facts import Fact
+from stemmatics.core.results import Result, Results
+from stemmatics.core.stages import parents
+from stemmatics.facts.pinned import Pinned
+from stemmatics.store.ledger import Ledger
+from stemmatics.study.estimate import Evaluation
+
+SUMMARY = "summary"
+NOT_RUN = "not run"
+
+
+def content_of(
+    pinned: Pinned,
+    evaluations: Sequence[Evaluation],
+    manifest: Mapping[str, Any],
+    failures: Mapping[str, str],
+) -> Content:
+    """Summary first, then a section a measure, then where it all came from."""
+    results: list[Result] = []
+    summary, sections = [], []
+    for evaluation in evaluations:
+        results += evaluation.results.values()
+        sentences = evaluation.findings.sentences
+        summary += [sentence for sentence in sentences if sentence.topic == SUMMARY]
+        sections.append(
+            Section(
+                name=evaluation.request.name,
+                title=evaluation.request.measure.title,
+                question=evaluation.request.measure.question,
+                sentences=[sentence for sentence in sentences if sentence.topic != SUMMARY],
+                tables=evaluation.findings.tables,
+                charts=evaluation.findings.charts,
+                failures=evaluation.findings.failures,
+            )
+        )
+    return Content(
+        title=pinned.stemma.name,
+        summary=summary,
+        sections=sections,
+        nodes=nodes_of(pinned),
+        results=Results(results),
+        provenance=manifest,
+        failures=[f"{name}: {reason}" for name, reason in sorted(failures.items())],
+    )
+
+
+def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
+    """Reasons of the facts that are not there, by probe and label."""
+    reasons = reasons_of(facts, ledger)
+    found: dict[str, str] = {}
+    for key, reason in reasons.items():
+        found.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
+    return found
+
+
+def reasons_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
+    """Why facts are not there, by key; one that waited for another names it."""
+    reasons = {key: str(found["reason"]) for key, found in ledger.failures().items()}
+    missing: dict[str, str] = {}
+    for key, fact in facts.items():
+        if ledger.has(key):
+            continue
+        broken = next(
+            (need for need in fact.needs.values() if missing.get(need.key, NOT_RUN) != NOT_RUN), None
+        )
+        waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else NOT_RUN
+        missing[key] = reasons.get(key, waited)
+    return missing
+
+
+def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What the page shows of where the numbers came from."""
+    return {
+        "digest": manifest["digest"],
+        "versions": manifest["versions"],
+        "hardware": manifest["hardware"],
+        "seed": manifest["stemma"].get("seed", 0),
+        "numerics": manifest["stemma"].get("numerics", {}),
+        "scoring": manifest["stemma"].get("scoring", {}),
+        "checkpoints": {
+            name: {"source": _shown(manifest["stemma"]["checkpoints"][name]["source"]), **pin}
+            for name, pin in manifest["pins"]["checkpoints"].items()
+        },
+        "corpora": manifest["pins"]["corpora"],
+        "facts": len(manifest["facts"]),
+    }
+
+
+def _shown(source: str) -> str:
+    """A checkpoint's name on the Hub, or a folder's own name: no paths of the user's machine."""
+    return source.rstrip("/").rsplit("/", 1)[-1] if source.startswith(("/", ".", "~")) else source
+
+
+def nodes_of(pinned: Pinned) -> list[Node]:
+    """The stemma as a tree."""
+    stemma = pinned.stemma
+    nodes = []
+    for name in stemma.names:
+        lineage = stemma.lineage(name)
+        stage = stemma.stages.get(name)
+        # what its weights were made from; the base that it is compared with may lie further up
+        made_from = parents(stage) if stage is not None else []
+        parent = made_from[0] if made_from else stemma.parent(name)
+        given = "base" if parent is None else "descendant"
+        regime = lineage.regime or (given if stage is None else stage.kind)
+        nodes.append(
+            Node(
+                name=name,
+                parent=parent,
+                regime=regime,
+                family=stemma.family(name),
+                made_here=stage is not None,
+                note=stemma.trained_last(name) or "",
+            )
+        )
+    return nodes
