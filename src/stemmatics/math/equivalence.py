@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from stemmatics.math.scipy_modules import optimize, stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, check_level, plural, unknown

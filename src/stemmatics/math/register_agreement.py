@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from stemmatics.math.scipy_modules import stats
 
 from stemmatics.math.intervals import Interval, unknown
 from stemmatics.math.seeds import family_bootstrap

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, check_level, smallest_effect, unknown

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import betaincinv
+from stemmatics.math.scipy_modules import special
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate
@@ -226,7 +226,7 @@ def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95, *, largest
     else:
         reach, method, error = bound, "Clopper-Pearson", math.nan
         few = num < FEWEST_FLIPS
-        effect = math.nan if few else float(betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
+        effect = math.nan if few else float(special.betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
     return Interval(value, value - reach, value + reach, level, method, num, "prompt", effect, error, note)
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.results import Estimate
 from stemmatics.math.rates import loss_rate

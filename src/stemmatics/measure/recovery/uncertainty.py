@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from scipy import stats
+from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.results import Estimate
 from stemmatics.math.ranks import spearman
