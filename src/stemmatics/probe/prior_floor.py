@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from stemmatics.core.facts import Fact
 from stemmatics.facts.prior_floor import NOISE_KINDS, PRIOR_FLOOR, NoiseKind
 from stemmatics.lm.checkpoints.loading import Loaded
@@ -97,19 +99,24 @@ def _variants(
     return sums, fits, damage
 
 
-def noise_of(loaded: Loaded, found: HeadPass, kind: NoiseKind, seed: int) -> Any:
-    """The noise of one seed on the supported rows, (S, D)."""
+def whole_noise(loaded: Loaded, found: HeadPass, kind: NoiseKind, seed: int) -> Tensor:
+    """The noise of one seed on all rows of the head, (V, D)."""
     weight_VD = loaded.model.get_output_embeddings().weight
     noise_VD = head_noise(tuple(weight_VD.shape), seed)
     if kind == "centred":
         noise_VD = centred(noise_VD, found.positions["FIT"].mean_state()[0])
+    return noise_VD
+
+
+def on_support(noise_VD: Tensor, found: HeadPass) -> Tensor:
+    """The supported rows of a noise, (S, D)."""
     return noise_VD if len(found.ids_S) == len(noise_VD) else noise_VD[found.ids_S]
 
 
 def _damage(
     loaded: Loaded, found: HeadPass, which: tuple[NoiseKind, int], target: float, guess: float | None
 ) -> tuple[HeadPass | None, dict[str, Any]]:
-    noise_SD = noise_of(loaded, found, *which)
+    noise_SD = on_support(whole_noise(loaded, found, *which), found)
     result = match(found.head, found.positions["EVAL"], noise_SD, target, guess=guess)
     row = {
         "sigma": None if math.isnan(result.sigma) else result.sigma,
