@@ -1,4 +1,4 @@
-"""stemmatics: what did training change in a language model, and how certain is that?
+"""stemmatics: what did training change in a language model, and how sure is that?
 
 ``score``, ``compare``, ``analyse``, ``load_run`` and ``verify`` mirror the commands of the same names.
 """

@@ -19,9 +19,7 @@ def demo(
     out: Annotated[
         Path | None, typer.Option(help="Run folder (default: runs/demo or runs/demo-real).")
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="The smallest nursery, to try things out.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="The smallest nursery, to try things out.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Train small models with known answers, measure them, report.

@@ -13,7 +13,9 @@ from stemmatics.cli.output import AsJson, print_json
 
 def floor(
     base: Annotated[str, typer.Argument(metavar="BASE")],
-    match: Annotated[str, typer.Option(metavar="DESCENDANT", help="The model whose loss increase is matched.")],
+    match: Annotated[
+        str, typer.Option(metavar="DESCENDANT", help="The model whose loss increase is matched.")
+    ],
     text: opt.Texts,
     out: Annotated[Path, typer.Option(help="Folder to write the damaged checkpoint to.")],
     kind: Annotated[str, typer.Option(help="centred (changes no mean logit) or raw.")] = "centred",

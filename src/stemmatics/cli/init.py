@@ -13,9 +13,7 @@ from stemmatics.cli.output import AsJson, print_json
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write stemma.yaml.")] = Path(),
     preset: Annotated[str, typer.Option(help="The study to write; --list prints all of them.")] = "nursery",
-    list_presets: Annotated[
-        bool, typer.Option("--list", help="List the presets and write nothing.")
-    ] = False,
+    list_presets: Annotated[bool, typer.Option("--list", help="List the presets and write nothing.")] = False,
     as_json: AsJson = False,
 ) -> int:
     """Write a commented stemma.yaml that runs as it is."""

@@ -18,7 +18,7 @@ SPINS = "1000"
 
 app = typer.Typer(
     name="stemma",
-    help="What did training change in a language model, how much of it can be undone, and how certain is that?",
+    help="What did training change in a language model, how much of it can be undone, and how sure is that?",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 Field = Annotated[str, typer.Option(help="Field that holds the text.")]
 Register = Annotated[str | None, typer.Option(help="Field that holds each document's register.")]
 Render = Annotated[
-    str | None, typer.Option(help="For `messages`: 'own' (the checkpoint's chat template) or a template file.")
+    str | None,
+    typer.Option(help="For `messages`: 'own' (the checkpoint's chat template) or a template file."),
 ]
 Role = Annotated[str, typer.Option(help="With --render: the role whose turns are scored.")]
 Window = Annotated[

@@ -8,9 +8,7 @@ from typing import Any
 from stemmatics.cli.output import print_json
 
 
-def show_outcome(
-    outcome: Any, *, timings: Sequence[Mapping[str, Any]] | None = None, as_json: bool
-) -> int:
+def show_outcome(outcome: Any, *, timings: Sequence[Mapping[str, Any]] | None = None, as_json: bool) -> int:
     """Summary, failures, and where the report is; returns the exit status."""
     from stemmatics.report.tables import plain_summary
 

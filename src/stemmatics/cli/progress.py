@@ -58,7 +58,9 @@ class Watcher:
         self.timings.event(event)
         if "plan" in event:
             self._num_facts = total = len(event["plan"])
-            self._remaining = Remaining({row["key"]: (row["num_tokens"], row["flops"]) for row in event["plan"]})
+            self._remaining = Remaining(
+                {row["key"]: (row["num_tokens"], row["flops"]) for row in event["plan"]}
+            )
             unit = f"facts, {self._remaining.text()}"
             self._overall = self._progress.add_task("all", total=total, unit=unit) if total else None
         elif "seconds" in event:

@@ -21,9 +21,7 @@ def check_checkpoint(spec: str, allow: Mapping[str, bool]) -> dict[str, Any]:
     from stemmatics.lm.checkpoints.compat import describe
 
     described = describe(spec, trust_remote_code=allow["trust_remote_code"])
-    findings = [
-        _finding("", name, spec, "", "warning", meaning) for name, meaning in described.flags.items()
-    ]
+    findings = [_finding("", name, spec, "", "warning", meaning) for name, meaning in described.flags.items()]
     findings += [_finding("", "notice", spec, "", "note", notice) for notice in described.pin.notices]
     return {"checkpoints": [_row(spec, described.pin)], "findings": findings}
 

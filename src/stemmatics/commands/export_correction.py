@@ -83,9 +83,7 @@ def export_correction(
     return [*paths, sidecar]
 
 
-def _find(
-    run: OpenRun, descendant: str, arm: str, corpus: str | None, on_event: Listener
-) -> _Correction:
+def _find(run: OpenRun, descendant: str, arm: str, corpus: str | None, on_event: Listener) -> _Correction:
     fact, name = _fit_of(run, descendant, corpus)
     tables = StoredTables(run.ledger)
     if not tables.has(fact) or refusal_of(fact, tables):
@@ -139,9 +137,7 @@ def _is_exported(arm: str) -> bool:
     return arm != NONE[0] and not arm.startswith("in_sample")
 
 
-def _stored_fits(
-    run: OpenRun, fact: Fact, model: Model, on_event: Listener
-) -> Mapping[str, NDArray[Any]]:
+def _stored_fits(run: OpenRun, fact: Fact, model: Model, on_event: Listener) -> Mapping[str, NDArray[Any]]:
     """The arrays of a fit from the cache; made again from its sources where they are not there."""
     folder = Cache().find(fact.key)
     if folder is None:
@@ -164,7 +160,7 @@ def _make_again(run: OpenRun, fact: Fact, model: Model, on_event: Listener) -> N
             shutil.rmtree(Cache().path(fact.key))
             raise UserError(
                 f"the correction of {fact.label} can't be made again",
-                f"with arm {arm[0]!r} its loss on held-out text is {fitted:.6g} nats, the run has {stored:.6g}",
+                f"with arm {arm[0]!r} its held-out loss is {fitted:.6g} nats, the run has {stored:.6g}",
                 "Run the study again in a new folder",
             )
 
@@ -186,7 +182,7 @@ def _gain(model: Model, arm: tuple[str, str], run: OpenRun) -> dict[str, Any]:
 
 
 def _write_vllm(correction: _Correction, folder: Path) -> Path:
-    """vLLM adds ``logit_bias`` and then divides by ``temperature``, so the bias is scaled by T."""
+    """VLLM adds ``logit_bias`` and then divides by ``temperature``, so the bias is scaled by T."""
     temperature = 1.0 / correction.inverse_temperature
     biases = zip(correction.ids, correction.bias, strict=True)
     table = {str(index): float(bias * temperature) for index, bias in biases}

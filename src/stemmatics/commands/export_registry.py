@@ -76,7 +76,7 @@ def _numbers(name: str, estimate: Estimate) -> dict[str, Any]:
 
 
 def write_registry(root: Path, path: Path) -> int:
-    """Write the rows as JSON lines, which a stemma reads as a corpus of ``role: data``; returns their number."""
+    """Write the rows as JSON lines and return their number; a stemma reads them as ``role: data``."""
     rows = registry_rows(root)
     write_bytes(path, "".join(json.dumps(row, sort_keys=True) + "\n" for row in rows).encode())
     return len(rows)

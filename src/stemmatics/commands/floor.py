@@ -62,9 +62,7 @@ def make_floor(
     """
     noise_kind = next((known for known in NOISE_KINDS if known == kind), None)
     if noise_kind is None:
-        raise UserError(
-            f"unknown noise {kind!r}", "it is centred or raw", "Choose centred or raw", code=2
-        )
+        raise UserError(f"unknown noise {kind!r}", "it is centred or raw", "Choose centred or raw", code=2)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(f"{out} already exists", "nothing is overwritten", "Choose another --out")
     require("lm", "scoring")

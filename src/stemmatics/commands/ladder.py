@@ -83,9 +83,7 @@ def _tables(corpus: str, tables: Sequence[Table], results: Results) -> list[Show
 
 
 def _model(results: Results, place: int, name: str) -> dict[str, Any]:
-    losses = {
-        quantity: results.find(f"{MEASURE}.{quantity}", checkpoint=name) for quantity in _LOSSES
-    }
+    losses = {quantity: results.find(f"{MEASURE}.{quantity}", checkpoint=name) for quantity in _LOSSES}
     return {
         "place": place,
         "checkpoint": name,
@@ -95,9 +93,7 @@ def _model(results: Results, place: int, name: str) -> dict[str, Any]:
 
 
 def _numbers(estimate: Estimate) -> dict[str, Any]:
-    numbers: dict[str, Any] = {
-        name: none_if_nan(getattr(estimate, name)) for name in ("value", "lo", "hi")
-    }
+    numbers: dict[str, Any] = {name: none_if_nan(getattr(estimate, name)) for name in ("value", "lo", "hi")}
     numbers |= {name: getattr(estimate, name) for name in ("level", "method", "n", "units")}
     rule = {"rule": estimate.subject["rule"]} if "rule" in estimate.subject else {}
     return {**numbers, **rule, **({"note": estimate.note} if estimate.note else {})}

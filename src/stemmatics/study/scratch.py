@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.execute import execute
 from stemmatics.study.plan import costs, make_plan
+
+_ANNOUNCED = ("key", "probe", "label", "num_tokens", "flops")
 
 
 @contextmanager
@@ -33,8 +35,9 @@ def made_in_scratch(
     with tempfile.TemporaryDirectory(prefix="stemma-") as folder:
         ledger, cache = Ledger(Path(folder)), Cache()
         plan = make_plan(facts, ledger, cache)
-        shown = ("key", "probe", "label", "num_tokens", "flops")
-        on_event({"plan": [{name: row[name] for name in shown} for row in costs(plan)]})
+        # a source that is missing fails its fact below, which says more
+        with suppress(UserError):
+            on_event({"plan": [{name: row[name] for name in _ANNOUNCED} for row in costs(plan)]})
         failed = execute(plan, ledger, cache, numerics=stemma.numerics, seed=stemma.seed, on_event=on_event)
         if failed:
             # needs come before what needs them: the first failure is the cause of the others

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from stemmatics.math.scipy_modules import linalg
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction, Scorer, document_gradients
@@ -29,6 +28,7 @@ from stemmatics.math.prior.statistics import (
     Floats,
     Statistics,
 )
+from stemmatics.math.scipy_modules import linalg
 
 
 def bayesian_weights(rng: np.random.Generator, num_replicates: int, num_documents: int) -> Floats:

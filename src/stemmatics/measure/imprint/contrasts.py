@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from stemmatics.math.scipy_modules import special
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate
 from stemmatics.math.equivalence import equivalence
 from stemmatics.math.intervals import Interval, combine_independent, t_interval, unknown
+from stemmatics.math.scipy_modules import special
 from stemmatics.math.seeds import sign_flip_exact
 from stemmatics.measure.imprint.needs import NAME, SFT, ImprintSettings, Tree
 from stemmatics.measure.imprint.nodes import METRICS, Answers, FloatArray, Strands

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate
@@ -24,6 +23,7 @@ from stemmatics.math.prior import (
     with_fit_inside,
 )
 from stemmatics.math.rates import loss_rates, ratios_of_means
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.inputs import FloatArray
 from stemmatics.measure.present import estimate_from
 from stemmatics.measure.prior.needs import NAME

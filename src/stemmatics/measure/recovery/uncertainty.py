@@ -7,13 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from stemmatics.math.scipy_modules import stats
 
 from stemmatics.core.results import Estimate
 from stemmatics.math.ranks import spearman
 from stemmatics.math.rates import loss_rates
 from stemmatics.math.recovery import PUBLISHED_HALF_WIDTHS, Calibration, class_offset, pipeline_spread
 from stemmatics.math.run_noise import run_component, with_runs
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.recovery.losses import Losses
 from stemmatics.measure.recovery.needs import NAME, Arms
 from stemmatics.measure.recovery.pairs import Pair, PairFound, noise_of

@@ -141,7 +141,9 @@ def experiment(source: str | None = None) -> Stemma:
     )
 
 
-@preset("depth", "a controlled experiment for depth on a base trained here: familiar words against nonce cues")
+@preset(
+    "depth", "a controlled experiment for depth on a base trained here: familiar words against nonce cues"
+)
 def depth() -> Stemma:
     """The experiment on the nursery's first base."""
     return experiment()

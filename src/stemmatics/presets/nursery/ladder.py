@@ -30,7 +30,7 @@ DOCUMENTS_AN_UPDATE = 12.3
 
 @preset("ladder", "eight bases of known order, trained here; a ladder ranks them through their descendants")
 def ladder(seed: int = 0) -> Stemma:
-    """Eight bases with three descendants each, two descendants of undeclared bases, a run of three checkpoints.
+    """Eight bases with three descendants each, two models of undeclared base, a run of three checkpoints.
 
     The known answer: the order of the bases from their descendants alone, within bars that are estimated
     without the family and separate at least half of the planted pairs.

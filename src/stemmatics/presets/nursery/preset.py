@@ -40,7 +40,10 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
     """
     if scale not in STEPS:
         raise UserError(
-            f"the nursery has no scale {scale!r}", "its recipes are tuned for two", "Choose demo or test", code=2
+            f"the nursery has no scale {scale!r}",
+            "its recipes are tuned for two",
+            "Choose demo or test",
+            code=2,
         )
     steps = STEPS[scale]
     stages = {**_first_family(steps), **_second_family(steps)}
