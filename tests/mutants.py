@@ -1,4 +1,4 @@
-"""Mutation testing of ``math/`` and ``measure/``: a seeded sample of small faults, each to be found by a test.
+"""Mutation testing of ``math/`` and ``measure/``: a seeded sample of small faults; a test must find each.
 
 ``python -m tests.mutants --sample 300`` (``make mutants``) prints a line a mutant and the share that was
 killed; exit status 1 below ``--goal``. Mutants come from cosmic-ray's operators, without those that only
@@ -281,9 +281,8 @@ def main():
     print(f"\n{len(everything)} mutants, {len(outcomes)} tried: {dict(counts)}; killed {share:.1%}")
     for outcome in outcomes:
         if outcome.status in {"survived", "no test"}:
-            print(
-                f"{outcome.status}: {outcome.mutant.path}:{outcome.mutant.line}: {outcome.before}  ->  {outcome.after}"
-            )
+            where = f"{outcome.mutant.path}:{outcome.mutant.line}"
+            print(f"{outcome.status}: {where}: {outcome.before}  ->  {outcome.after}")
     sys.exit(share < given.goal)
 
 
