@@ -34,14 +34,12 @@ def demo(
         outcome = run(real=real, quick=quick, out=out, on_event=watcher, on_step=watcher.step)
     rows = watcher.timings.rows() if timings else None
     code = show_outcome(outcome, timings=rows, as_json=as_json)
-    broken = [
-        one.id
-        for one in outcome.content.results.values()
-        if one.quantity == "gate.passed" and one.value != 1.0
-    ]
-    for name in broken if not as_json else []:
-        print(f"the gate is not passed: {name}")
-    return 1 if broken else code
+    gate = outcome.content.results.category("gate.passed")
+    if gate is None or gate.value == "passed":
+        return code
+    if not as_json:
+        print(f"the nursery failed its gate: {gate.reason}")
+    return 1
 
 
 def register(app: typer.Typer) -> None:
