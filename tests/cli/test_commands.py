@@ -41,8 +41,8 @@ ERRORS = {
     "too many arguments": (["status", "RUN", "more"], 2, "more"),
     "a number out of range": (["run", "x.yaml", "--workers", "0"], 2, "--workers"),
     "a word for a number": (["show", "RUN", "scores", "--limit", "many"], 2, "--limit"),
-    "no such study": (["run", "nowhere.yaml"], 2, "nowhere.yaml is not there"),
-    "no such study to check": (["check", "nowhere.yaml"], 2, "nowhere.yaml is not there"),
+    "no such study": (["run", "nowhere.yaml"], 2, "nowhere.yaml does not exist"),
+    "no such study to check": (["check", "nowhere.yaml"], 2, "nowhere.yaml does not exist"),
     "no run: status": (["status", "nowhere"], 2, "nowhere is not a run folder"),
     "no run: verify": (["verify", "nowhere"], 2, "nowhere is not a run folder"),
     "no run: show": (["show", "nowhere"], 2, "nowhere is not a run folder"),
@@ -64,7 +64,7 @@ ERRORS = {
     "a stride over the window": (
         ["score", "BASE", "TEXT", "--window", "8", "--stride", "9"],
         2,
-        "stride 9 is larger than the window of 8",
+        "Stride 9 is larger than the window of 8",
     ),
     "no such template": (["score", "BASE", "TEXT", "--render", "nowhere.jinja"], 1, "nowhere.jinja"),
     "a folder that can not be made": (

@@ -11,6 +11,7 @@ from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
+from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 from stemmatics.study import run as engine
@@ -59,7 +60,15 @@ def pair_stemma(
 
     ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
     text that it trains on (by default the Python language reference, which every machine has).
+    Raises UserError for an unknown recipe, and for texts that can't be read.
     """
+    if recover is not None and recover not in RECIPES:
+        raise UserError(
+            f"unknown recipe {recover!r}",
+            "a recipe is the recovery fine-tune of both models",
+            f"Choose {', '.join(RECIPES)}",
+            code=2,
+        )
     corpora: dict[str, Corpus] = {}
     for position, corpus in enumerate(sources_of(texts, source or {}), start=1):
         # a correction is fitted on one half of the documents and scored on the other

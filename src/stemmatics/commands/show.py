@@ -141,8 +141,8 @@ def _unknown_table(root: Path, name: str, known: Sequence[str]) -> UserError:
     close += [other for other in known if name in other.split("/") and other not in close][:3]
     return UserError(
         f"there is no table {name!r}",
-        f"did you mean {' or '.join(close)}?" if close else "the run has other tables",
-        f"Type `stemma show {root}` to list them",
+        "the run has other tables",
+        f"{'Did you mean ' + ' or '.join(close) + '? ' if close else ''}`stemma show {root}` lists all",
         code=2,
     )
 
