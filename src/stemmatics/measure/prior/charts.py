@@ -43,7 +43,7 @@ def _chart(results: Results, pair: Mapping[str, str], columns: int) -> Chart | N
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
     spec = (zero + band + bars + dots).properties(height=alt.Step(22))
     return Chart(
-        f"shares/{pair['corpus']}/{pair['descendant']}",
+        f"prior/shares/{pair['corpus']}/{pair['descendant']}",
         f"What each correction recovers in {pair['descendant']} on {pair['corpus']}",
         "Points are net recovered shares with their intervals; the grey band is what the same fit recovers "
         "of random damage of the same size, over its seeds. T: the fitted temperatures of base and "

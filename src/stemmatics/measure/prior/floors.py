@@ -14,7 +14,7 @@ import numpy as np
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Estimate, Refusal, Result
 from stemmatics.facts.prior import CEILING_ARMS
-from stemmatics.facts.prior_floor import NOISE_KINDS, NoiseKind
+from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS
 from stemmatics.math.intervals import Interval
 from stemmatics.math.prior import ratio_of_sums
 from stemmatics.measure.base import Tables
@@ -22,7 +22,7 @@ from stemmatics.measure.present import ResultBuilder, known
 from stemmatics.measure.prior.sums import NONE, Arm, Model, Pair, read_models, refusal_of
 
 # the kind of noise that shares are labelled against: raw noise acts in part as a token bias
-LABEL_KIND: NoiseKind = "centred"
+LABEL_KIND = CENTRED
 ABOVE, BELOW, NOT_DISTINGUISHED = "above damage", "below damage", "not distinguished from damage"
 _REASONS = {
     ABOVE: "the interval of the net recovered share lies above that of every damaged base",

@@ -23,13 +23,13 @@ LIMITS = (
 
 def sentences(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[Sentence]:
     """For each corpus the largest share, then every pair; the limits of the method at the end."""
-    said: list[Sentence] = []
+    prose: list[Sentence] = []
     for corpus in dict.fromkeys(pair["corpus"] for pair in pairs):
         of_corpus = [pair for pair in pairs if pair["corpus"] == corpus]
-        said += _largest(results, of_corpus)
+        prose += _largest(results, of_corpus)
         for pair in of_corpus:
-            said += _pair(results, pair)
-    return [*said, *(Sentence(text, topic=NAME) for text in LIMITS)] if said else []
+            prose += _pair(results, pair)
+    return [*prose, *(Sentence(text, topic=NAME) for text in LIMITS)] if prose else []
 
 
 def failures(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[str]:
@@ -65,7 +65,7 @@ def _with_floor(results: Results, pair: Mapping[str, str], text: str, values: Va
     label: Category | Refusal | None = results.category("prior.label", **_joint(pair))
     label = label or results.refusal("prior.label", **_joint(pair))
     if floor is not None:
-        text += "; of the same loss from random damage to the base they recover {floor_lo} to {floor_hi}"
+        text += "; of an equal loss from random damage to the base they recover {floor_lo} to {floor_hi}"
         values = {
             **values,
             "floor_lo": claim(floor, SIGNED_SHARE, "lo"),

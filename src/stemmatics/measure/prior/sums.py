@@ -145,10 +145,10 @@ def _rows_by_arm(
     among: npt.NDArray[np.bool_], arms: npt.NDArray[np.str_], readings: npt.NDArray[np.str_]
 ) -> dict[Arm, npt.NDArray[np.int64]]:
     """Row numbers of each arm, in the order of the table."""
-    found = dict.fromkeys(zip(arms[among].tolist(), readings[among].tolist(), strict=True))
+    present = dict.fromkeys(zip(arms[among].tolist(), readings[among].tolist(), strict=True))
     return {
         (arm, reading): np.flatnonzero(among & (arms == arm) & (readings == reading))
-        for arm, reading in found
+        for arm, reading in present
     }
 
 

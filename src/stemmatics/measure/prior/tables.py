@@ -21,6 +21,7 @@ from stemmatics.facts.prior import (
     SELECTED,
     TEMPERATURE,
 )
+from stemmatics.facts.prior_floor import CENTRED, RAW
 from stemmatics.measure.present import PLAIN, SIGNED, WHOLE, cell, claim, table, with_rows
 from stemmatics.measure.prior.estimate import FAR, PARTS, shown_share
 
@@ -62,7 +63,8 @@ def tables_of(results: Results, pairs: Sequence[Pair], columns: int) -> list[Tab
 
 def has_increase(results: Results, pair: Pair) -> bool:
     """Whether a pair has a loss increase, or one that was refused."""
-    return cell(results, "prior.delta", **pair) is not None
+    increase = results.find("prior.delta", **pair) or results.refusal("prior.delta", **pair)
+    return increase is not None
 
 
 def arm_name(arm: str, reading: str, columns: int) -> str:
@@ -110,7 +112,7 @@ def summary_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table
 
 
 def _share(share: Estimate | Refusal | None) -> Claim | None:
-    return None if share is None else Claim(share.id, "value", SIGNED_SHARE)
+    return claim(share, SIGNED_SHARE) if isinstance(share, Estimate) else None
 
 
 def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
@@ -164,11 +166,11 @@ def arms_table(results: Results, pair: Pair, columns: int) -> Table:
             [
                 arm_name(arm, reading, columns),
                 cell(results, share, SIGNED_SHARE, **of_arm),
-                cell(results, "prior.floor.recovered_share", SIGNED_SHARE, **of_arm, kind="centred"),
+                cell(results, "prior.floor.recovered_share", SIGNED_SHARE, **of_arm, kind=CENTRED),
                 cell(results, "prior.net_recovered_share", SIGNED_SHARE, **of_arm),
                 cell(results, "prior.net_recovered_share_redrawn", SIGNED_SHARE, **of_arm),
-                cell(results, floor, SIGNED_SHARE, **of_arm, kind="centred"),
-                cell(results, floor, SIGNED_SHARE, **of_arm, kind="raw"),
+                cell(results, floor, SIGNED_SHARE, **of_arm, kind=CENTRED),
+                cell(results, floor, SIGNED_SHARE, **of_arm, kind=RAW),
                 cell(results, "prior.label", **of_arm),
                 cell(results, "prior.fit.temperature", _THREE, **of_arm, side="base"),
                 cell(results, "prior.fit.temperature", _THREE, **of_arm, side="descendant"),
@@ -239,7 +241,7 @@ def fits_table(results: Results, pair: Pair, columns: int) -> Table:
             "checkpoint",
             "arm",
             "loss on the fit part",
-            "on the held-out part",
+            "loss on the held-out part",
             "penalty",
             "gap",
             "gradient norm",
