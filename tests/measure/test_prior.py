@@ -342,6 +342,20 @@ def test_tables_print_each_share_beside_its_floor():
     assert rows[1] == ["new", "joint_64, selected", "3.00000", "4.00000", "0.5", "1.0e-11", "1.0e-06"]
 
 
+def test_arms_stand_in_one_order_with_the_selected_reading_first():
+    # the store's order: the optimum first, ceilings last
+    arms = [("bias", "optimum"), BIAS, ("joint", "optimum"), JOINT, ("cf_0.1", ""), ("ipf_top", "")]
+    gains = dict.fromkeys([*arms, ("affine_full", ""), ("in_sample_joint", "")], 0.4 * INCREASE)
+    none = dict.fromkeys(gains, np.zeros(NUM))
+    rows, _ = table_of(
+        results_of(tables_of(made_base(gains=none), made_descendant(gains=gains))), "prior/arms/text/new"
+    )
+    assert [row[0] for row in rows] == [
+        *("joint_64, selected", "joint_64, optimum", "bias_64, selected", "bias_64, optimum"),
+        *("ipf_top64", "affine_full", "cf_0.1", "in_sample_joint"),
+    ]
+
+
 def test_the_shown_share_is_the_one_with_redrawn_fits():
     old, new = with_draws(0.05)
     results = results_of(tables_of(old, new, floor=FLOORS))
@@ -396,6 +410,7 @@ def test_the_figure_shows_the_centred_floor_and_no_ceiling():
     assert results.only("prior.bound").value == pytest.approx(0.5)
     assert results.find("prior.floor.net_recovered_share", arm="in_sample") is None
     assert results.category("prior.label", arm="in_sample") is None
+    assert results.refusal("prior.label", arm="in_sample") is None
     (chart,) = charts(results, [SUBJECT], 64)
     assert chart.name == "prior/shares/text/new"
     points = points_of(chart)

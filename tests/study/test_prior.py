@@ -45,6 +45,13 @@ def test_the_report_is_verified_and_an_altered_sum_is_caught(done, tmp_path, ste
     assert stemma_command("verify", copy).code == 1
 
 
+def test_tables_are_shown_by_name(done, stemma_command):
+    for name, says in (("prior/summary/text", "hot"), ("prior/arms/text/hot", "joint_40, selected")):
+        ran = stemma_command("show", done.root, name)
+        assert ran.code == 0, ran.err
+        assert says in ran.out
+
+
 def test_a_planted_temperature_is_taken_back_by_a_temperature(done):
     hot = {"descendant": "hot", "reading": "optimum"}
     temperature = one(done, "prior.net_recovered_share", arm="temperature", **hot)
@@ -214,6 +221,9 @@ def test_a_corpus_without_two_splits_is_refused_and_named(folder, tmp_path, stem
     assert said in delta.reason
     assert of(found, "prior.net_recovered_share") == []
     assert stemma_command("verify", found.root).code == 0
+    assert stemma_command("report", found.root).code == 0
+    (table,) = found.root.rglob("*summary-text.csv")
+    assert "base,hot,n/a" in table.read_text()
 
 
 def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, tmp_path, stemma_command):

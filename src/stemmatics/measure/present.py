@@ -236,5 +236,10 @@ def forest(
 
 
 def cell(results: Results, quantity: str, form: str = WHOLE, /, **subject: str) -> Claim | None:
-    """A table's cell for the first number or word of a quantity; empty where there is none."""
-    return claim_if(results.find(quantity, **subject) or results.category(quantity, **subject), form)
+    """A table's cell for the first result of a quantity, of whatever kind; ``n/a`` where it was refused."""
+    result = (
+        results.find(quantity, **subject)
+        or results.category(quantity, **subject)
+        or results.refusal(quantity, **subject)
+    )
+    return None if result is None else Claim(result.id, "value", form)

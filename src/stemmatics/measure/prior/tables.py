@@ -63,8 +63,7 @@ def tables_of(results: Results, pairs: Sequence[Pair], columns: int) -> list[Tab
 
 def has_increase(results: Results, pair: Pair) -> bool:
     """Whether a pair has a loss increase, or one that was refused."""
-    increase = results.find("prior.delta", **pair) or results.refusal("prior.delta", **pair)
-    return increase is not None
+    return cell(results, "prior.delta", **pair) is not None
 
 
 def arm_name(arm: str, reading: str, columns: int) -> str:
@@ -112,7 +111,7 @@ def summary_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table
 
 
 def _share(share: Estimate | Refusal | None) -> Claim | None:
-    return claim(share, SIGNED_SHARE) if isinstance(share, Estimate) else None
+    return None if share is None else Claim(share.id, "value", SIGNED_SHARE)
 
 
 def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
