@@ -34,16 +34,36 @@ SPLITS = ("FIT", "EVAL")
 
 @dataclass
 class _Split:
-    """What one split collects during the pass: states on disk, targets, sums by document."""
+    """What one split collects during the pass: states on disk, targets, sums by document.
+
+    ``compact_V`` numbers the ids of the support ``mask_V``.
+    """
 
     writer: StateWriter
+    mask_V: NDArray[np.bool_]
+    compact_V: NDArray[np.int64]
     targets: list[NDArray[np.int64]] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     excluded: list[float] = field(default_factory=list)
     num_outside: list[int] = field(default_factory=list)
 
+    def add(self, scores: TokenScores) -> None:
+        """The scored tokens of one document that lie on the support."""
+        ids_T = scores.document.ids
+        inside_T = scores.scored & self.mask_V[ids_T]
+        if not inside_T.any():
+            return
+        self.writer.append(scores.extra["hidden"][inside_T])
+        self.targets.append(self.compact_V[ids_T[inside_T]].astype(np.int64))
+        self.lengths.append(int(inside_T.sum()))
+        self.index.append(scores.document.index)
+        excluded = scores.excluded_nll
+        self.excluded.append(0.0 if excluded is None else float(excluded[inside_T].sum()))
+        self.num_outside.append(int((scores.scored & ~inside_T).sum()))
+
     def positions(self) -> Positions:
+        """What was collected, as arrays."""
         empty = np.empty(0, dtype=np.int64)
         return Positions(
             self.writer.states(),
@@ -92,23 +112,13 @@ def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> He
     ids_S = np.flatnonzero(mask_V).astype(np.int64)
     compact_V = np.cumsum(mask_V) - 1
     with ExitStack() as stack:
-        splits = {
-            name: _Split(stack.enter_context(StateWriter(scratch / f"{name}.states", loaded.model.dtype)))
-            for name in SPLITS
-        }
+        splits = {}
+        for name in SPLITS:
+            writer = stack.enter_context(StateWriter(scratch / f"{name}.states", loaded.model.dtype))
+            splits[name] = _Split(writer, mask_V, compact_V)
 
         def collect(scores: TokenScores) -> None:
-            split = splits[split_of[scores.document.index]]
-            ids_T = scores.document.ids
-            inside_T = scores.scored & mask_V[ids_T]
-            if inside_T.any():
-                split.writer.append(scores.extra["hidden"][inside_T])
-                split.targets.append(compact_V[ids_T[inside_T]].astype(np.int64))
-                split.lengths.append(int(inside_T.sum()))
-                split.index.append(scores.document.index)
-                excluded = scores.excluded_nll
-                split.excluded.append(0.0 if excluded is None else float(excluded[inside_T].sum()))
-                split.num_outside.append(int((scores.scored & ~inside_T).sum()))
+            splits[split_of[scores.document.index]].add(scores)
 
         sampled = (document for document in documents() if split_of.get(document.index) in SPLITS)
         sums = reader.score(
