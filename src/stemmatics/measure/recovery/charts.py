@@ -17,11 +17,11 @@ _KINDS = {"native": "as released", "rebased": "re-based", "placed": "base, estim
 
 def charts(corpora: Sequence[str], results: Results) -> list[Chart]:
     """For each corpus: the ladder, the pairs, and the agreement of the orders by number of registers."""
-    found = []
+    drawn = []
     for corpus in corpora:
         here = results.about(corpus=corpus)
-        found += [*_ladder(corpus, here), *_pairs(corpus, here), *_agreement(corpus, here)]
-    return found
+        drawn += [*_ladder(corpus, here), *_pairs(corpus, here), *_agreement(corpus, here)]
+    return drawn
 
 
 def _ladder(corpus: str, here: Results) -> list[Chart]:

@@ -46,7 +46,8 @@ class PairDifferences:
     @property
     def within_noise(self) -> bool:
         """Whether the residual is no larger than two runs of one arm differ; no where that is unknown."""
-        return not math.isnan(self.runs.hi) and abs(self.documents.value) <= self.runs.hi
+        # an unknown limit is NaN, and nothing is at most NaN
+        return abs(self.documents.value) <= self.runs.hi
 
 
 def run_noise(losses: Losses) -> Interval:

@@ -21,13 +21,13 @@ _P_VALUE = "{:.2g}"
 
 def sentences(arms: Arms, results: Results) -> list[Sentence]:
     """Summary, pairs and trajectories of each corpus; then what the residuals hold for."""
-    found: list[Sentence] = []
+    prose: list[Sentence] = []
     for corpus in arms.corpora:
         here = results.about(corpus=corpus)
-        found += [*_largest_residual(corpus, here), *_verdict_counts(here), *_agreement(here)]
-        found += [_pair(residual, here) for residual in here.all("recovery.residual")]
-        found += _dose(here)
-    return [*found, _recipe(arms), Sentence(_LIMITS, topic=NAME)]
+        prose += [*_largest_residual(corpus, here), *_verdict_counts(here), *_agreement(here)]
+        prose += [_pair(residual, here) for residual in here.all("recovery.residual")]
+        prose += _dose(here)
+    return [*prose, _recipe(arms), Sentence(_LIMITS, topic=NAME)]
 
 
 def _recipe(arms: Arms) -> Sentence:
@@ -126,13 +126,13 @@ def _pair(residual: Estimate, here: Results) -> Sentence:
 
 
 def _dose(here: Results) -> list[Sentence]:
-    found = []
+    trends = []
     for slope in here.all("recovery.dose"):
         trajectory = slope.subject["trajectory"]
         p_value, smallest = (
             here.only(f"recovery.dose.{name}", trajectory=trajectory) for name in ("p", "smallest_p")
         )
-        found.append(
+        trends.append(
             Sentence(
                 "Along {trajectory} the residual changes by {value} nats/byte per checkpoint [{lo}, {hi}] "
                 "(by {unit}). Kendall's test of the order gives p = {p}; the smallest p possible here is "
@@ -147,7 +147,7 @@ def _dose(here: Results) -> list[Sentence]:
                 topic=NAME,
             )
         )
-    return found
+    return trends
 
 
 def failures(corpora: Sequence[str], results: Results) -> list[str]:

@@ -36,10 +36,10 @@ _CORRELATION = "{:.2f}"
 
 def tables(corpora: Sequence[str], results: Results) -> list[Table]:
     """All that have rows: corpus by corpus, recall last."""
-    found = []
+    every_table = []
     for corpus in corpora:
         here = results.about(corpus=corpus)
-        found += [
+        every_table += [
             _summary(corpus, here),
             _ladder(corpus, here),
             _resolution(corpus, here),
@@ -53,7 +53,7 @@ def tables(corpora: Sequence[str], results: Results) -> list[Table]:
             _pool(corpus, here),
             _read(corpus, here),
         ]
-    return with_rows(*found, _recall(results))
+    return with_rows(*every_table, _recall(results))
 
 
 def _summary(corpus: str, here: Results) -> Table:
@@ -314,7 +314,7 @@ def _blind(corpus: str, here: Results) -> Table:
     ]
     note = (
         "In nats/byte. The base is fine-tuned only after the prediction, whose hash is given, is stored. "
-        "Covered: one where the measured loss is within the bar, else zero."
+        "`covered = 1` where the measured loss is within the bar, else `0`."
     )
     title = f"Bases predicted before they were measured, on {corpus}"
     return table(f"recovery/blind/{corpus}", title, columns, rows, note)
