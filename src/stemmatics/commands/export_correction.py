@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from stemmatics.core.errors import UserError
 from stemmatics.core.extras import require
 from stemmatics.core.facts import Fact
+from stemmatics.facts.prior import CEILING_ARMS, OWN, SELECTED, UNCORRECTED
 from stemmatics.math.rates import loss_rate, paired_difference
 from stemmatics.measure.prior.needs import corpora_of, fit_facts, pairs_of
 from stemmatics.measure.prior.sums import NONE, Model, read_models, refusal_of
@@ -89,8 +90,8 @@ def _find(run: OpenRun, descendant: str, arm: str, corpus: str | None, on_event:
     if not tables.has(fact) or refusal_of(fact, tables):
         reason = refusal_of(fact, tables) if tables.has(fact) else "its fact failed or was not made"
         raise UserError(f"{descendant} has no correction on {name}", reason, "Run the study again")
-    model = read_models(fact, tables)["own"]
-    reading = "selected" if (arm, "selected") in model.nll else ""
+    model = read_models(fact, tables)[OWN]
+    reading = SELECTED if (arm, SELECTED) in model.nll else ""
     if (arm, reading) not in model.nll or not _is_exported(arm):
         arms = dict.fromkeys(known for known, _ in model.nll if _is_exported(known))
         raise UserError(
@@ -134,7 +135,7 @@ def _fit_of(run: OpenRun, descendant: str, corpus: str | None) -> tuple[Fact, st
 
 
 def _is_exported(arm: str) -> bool:
-    return arm != NONE[0] and not arm.startswith("in_sample")
+    return arm != UNCORRECTED and arm not in CEILING_ARMS
 
 
 def _stored_fits(run: OpenRun, fact: Fact, model: Model, on_event: Listener) -> Mapping[str, NDArray[Any]]:
@@ -153,7 +154,7 @@ def _make_again(run: OpenRun, fact: Fact, model: Model, on_event: Listener) -> N
     require("lm", "fitting a correction that is no longer in the cache")
     what = f"the correction of {fact.label}, which is no longer in the cache,"
     with made_in_scratch([fact], run.pinned, what=what, on_event=on_event) as ledger:
-        again = read_models(fact, StoredTables(ledger))["own"]
+        again = read_models(fact, StoredTables(ledger))[OWN]
     for arm, nll_D in model.nll.items():
         stored, fitted = (float(values.sum()) for values in (nll_D, again.nll[arm]))
         if not math.isclose(stored, fitted, rel_tol=_SAME_FIT):

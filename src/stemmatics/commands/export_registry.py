@@ -9,7 +9,8 @@ from typing import Any
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.results import Estimate, Results, none_if_nan
-from stemmatics.measure.recovery.needs import Arms, RecoverySettings, origin_of
+from stemmatics.measure.recovery.needs import Arms, origin_of
+from stemmatics.measure.recovery.settings import RecoverySettings
 from stemmatics.store.files import write_bytes
 from stemmatics.study.read import OpenRun, load_results, open_run
 

@@ -11,12 +11,14 @@ from typing import Any
 from stemmatics.commands.show import ShownTable
 from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
-from stemmatics.core.results import Estimate, Results, none_if_nan
+from stemmatics.core.results import Category, Estimate, Results, none_if_nan
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.read import load_evaluations, open_run
 
 MEASURE = "recovery"
 _LOSSES = ("native", "rebased", "placed", "borrowed")
+# the rule by which an offset was chosen, beside the loss that it gave
+_RULES = {"placed": "rule", "borrowed": "borrowed.rule"}
 _TABLES = ("ladder", "reversals", "agreement")
 
 
@@ -33,20 +35,27 @@ class Ladder:
         """Models in their order with all numbers; unknown ones are null."""
         own = self.results.about(corpus=self.corpus)
         ranks = sorted(own.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
+        models = [
+            {
+                "place": int(rank.value),
+                "checkpoint": (name := rank.subject["checkpoint"]),
+                **{quantity: _loss(own, quantity, name) for quantity in _LOSSES},
+                "tied_with": sorted(_tied_with(own, name)),
+            }
+            for rank in ranks
+        ]
         return {
             "corpus": self.corpus,
-            "models": [_model(own, int(rank.value), rank.subject["checkpoint"]) for rank in ranks],
-            "reversals": [
-                {**reversal.subject, **_numbers(reversal)} for reversal in own.all(f"{MEASURE}.reversal")
-            ],
+            "models": models,
+            "reversals": [{**gap.subject, **_numbers(gap)} for gap in own.all(f"{MEASURE}.reversal")],
             "agreement": {
-                name: _numbers(estimate)
+                name: _numbers(rho)
                 for name in ("spearman", "kendall")
-                for estimate in own.all(f"{MEASURE}.order.{name}")
+                for rho in own.all(f"{MEASURE}.order.{name}")
             },
             "agreement_by_registers": [
-                {"registers": int(estimate.subject["registers"]), **_numbers(estimate)}
-                for estimate in own.all(f"{MEASURE}.order.registers")
+                {"registers": int(rho.subject["registers"]), **_numbers(rho)}
+                for rho in own.all(f"{MEASURE}.order.registers")
             ],
         }
 
@@ -77,53 +86,65 @@ def ladders(root: Path, corpus: str | None) -> list[Ladder]:
 
 
 def _tables(corpus: str, tables: Sequence[Table], results: Results) -> list[ShownTable]:
-    wanted = [f"{name}-{corpus}" for name in _TABLES]
+    wanted = [f"{MEASURE}/{name}/{corpus}" for name in _TABLES]
     by_name = {table.name: table for table in tables}
     return [ShownTable(by_name[name], results) for name in wanted if name in by_name]
 
 
-def _model(results: Results, place: int, name: str) -> dict[str, Any]:
-    losses = {quantity: results.find(f"{MEASURE}.{quantity}", checkpoint=name) for quantity in _LOSSES}
-    return {
-        "place": place,
-        "checkpoint": name,
-        **{quantity: None if loss is None else _numbers(loss) for quantity, loss in losses.items()},
-        "tied_with": sorted(_tied_with(results, name)),
-    }
+def _loss(results: Results, quantity: str, name: str) -> dict[str, Any] | None:
+    """A model's loss with its interval, and the rule of its offset where there is one; None if unknown."""
+    loss = results.find(f"{MEASURE}.{quantity}", checkpoint=name)
+    if loss is None:
+        return None
+    rule = _rule(results, quantity, name)
+    return _numbers(loss) | ({} if rule is None else {"rule": _rule_text(rule)})
+
+
+def _rule(results: Results, quantity: str, name: str) -> Category | None:
+    rule = _RULES.get(quantity)
+    return None if rule is None else results.category(f"{MEASURE}.{rule}", checkpoint=name)
+
+
+def _rule_text(rule: Category) -> str:
+    return f"{rule.value} ({rule.reason})" if rule.reason else rule.value
 
 
 def _numbers(estimate: Estimate) -> dict[str, Any]:
     numbers: dict[str, Any] = {name: none_if_nan(getattr(estimate, name)) for name in ("value", "lo", "hi")}
     numbers |= {name: getattr(estimate, name) for name in ("level", "method", "n", "units")}
-    rule = {"rule": estimate.subject["rule"]} if "rule" in estimate.subject else {}
-    return {**numbers, **rule, **({"note": estimate.note} if estimate.note else {})}
+    return numbers | ({"note": estimate.note} if estimate.note else {})
 
 
 def _tied_with(results: Results, name: str) -> set[str]:
-    ties = results.all(f"{MEASURE}.tie")
-    groups = {tie.subject["group"] for tie in ties if tie.subject["checkpoint"] == name}
-    return {tie.subject["checkpoint"] for tie in ties if tie.subject["group"] in groups} - {name}
+    """Checkpoints that share a group, that is a letter, with this one."""
+    letters = {
+        tie.subject["checkpoint"]: set(tie.value.split()) for tie in results.categories(f"{MEASURE}.tie")
+    }
+    own = letters.pop(name, set())
+    return {other for other, groups in letters.items() if groups & own}
 
 
 def _lines(corpus: str, results: Results) -> list[str]:
     """How unknown bases were estimated, and the agreement of the two orders, in words."""
     own = results.about(corpus=corpus)
-    lines = [
-        f"{corpus}: the base of {estimate.subject['checkpoint']} is estimated at {estimate.value:.4f} "
-        f"nats/byte {_limits(estimate, 4)}, by the rule: {estimate.subject['rule']}"
-        for estimate in own.all(f"{MEASURE}.placed")
-    ]
-    lines += [
-        f"{corpus}: {name.capitalize()} of native and re-based order {estimate.value:.2f} "
-        f"{_limits(estimate, 2)}, n = {estimate.n} by {estimate.unit}"
-        for name in ("spearman", "kendall")
-        for estimate in own.all(f"{MEASURE}.order.{name}")
-    ]
+    lines = []
+    for placed in own.all(f"{MEASURE}.placed"):
+        checkpoint = placed.subject["checkpoint"]
+        rule = _rule(own, "placed", checkpoint)
+        lines.append(
+            f"{corpus}: the base of {checkpoint} is estimated at {placed.value:.4f} "
+            f"nats/byte {_limits(placed, 4)}" + ("" if rule is None else f", offset from: {_rule_text(rule)}")
+        )
+    for name in ("spearman", "kendall"):
+        lines += [
+            f"{corpus}: {name.capitalize()} of native and re-based order {rho.value:.2f} "
+            f"{_limits(rho, 2)}, n = {rho.n} by {rho.unit}"
+            for rho in own.all(f"{MEASURE}.order.{name}")
+        ]
     return lines
 
 
 def _limits(estimate: Estimate, digits: int) -> str:
     if math.isnan(estimate.lo) or math.isnan(estimate.hi):
         return "[n/a, n/a]"
-    interval = f"[{estimate.lo:.{digits}f}, {estimate.hi:.{digits}f}]"
-    return f"{interval} ({estimate.level:.0%}, {estimate.method})"
+    return f"[{estimate.lo:.{digits}f}, {estimate.hi:.{digits}f}] ({estimate.level:.0%}, {estimate.method})"

@@ -174,8 +174,10 @@ def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator
 
     def own_template(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
         # the tokenizer's own method supplies the special tokens (BOS, end of turn) that templates refer to
-        return tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+        return str(
+            tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+            )
         )
 
     own = own_template if getattr(tokenizer, "chat_template", None) else None

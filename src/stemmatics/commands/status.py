@@ -20,7 +20,7 @@ def status_of(root: Path) -> list[dict[str, Any]]:
     facts = all_facts(run.requests)
     reasons = reasons_of(facts, run.ledger)
     names = {run.pinned.checkpoint(name).key: name for name in run.pinned.stemma.names}
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {"checkpoint": name, "done": 0, "failed": 0, "left": 0, "why": ""}
         for name in [*run.pinned.stemma.names, "corpora"]
     }
