@@ -14,7 +14,7 @@ from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
 from stemmatics.core.results import Claim, Estimate, Refusal, Result, Results
 from stemmatics.store.ledger import Ledger
-from stemmatics.store.query import connect, stored_tables
+from stemmatics.store.query import connect, count_rows, stored_tables
 from stemmatics.study.read import load_evaluations, load_results, open_run
 
 MOVERS = "movers"
@@ -38,7 +38,7 @@ class Run:
         ledger = Ledger(self.root)
         known = stored_tables(ledger)
         if name not in known:
-            raise _unknown_table(self.root, name, list(known))
+            raise _unknown_table(self.root, name, known)
         return connect(ledger, name).table(name).to_arrow_table()
 
     def frame(self) -> pa.Table:
@@ -99,8 +99,8 @@ def list_tables(root: Path) -> list[dict[str, Any]]:
         for evaluation in load_evaluations(run)
         for table in evaluation.findings.tables
     ]
-    stored = stored_tables(run.ledger)
-    return [*rows, *({"table": name, "title": "stored rows", "rows": stored[name]} for name in stored)]
+    counts = count_rows(run.ledger)
+    return [*rows, *({"table": name, "title": "stored rows", "rows": counts[name]} for name in counts)]
 
 
 def show_table(root: Path, name: str, *, limit: int) -> ShownTable:

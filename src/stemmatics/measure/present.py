@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import altair as alt
-
 from stemmatics.core.content import Table
 from stemmatics.core.facts import Fact, Tag
 from stemmatics.core.results import Category, Claim, Estimate, Refusal, Results
@@ -228,6 +226,8 @@ def forest(
     points: Sequence[Mapping[str, Any]], *, title: str, row: str, colour: str, tooltip: Sequence[str] = ()
 ) -> dict[str, Any]:
     """A forest plot: a row a name, a point and its interval a colour, a dashed line at zero."""
+    import altair as alt
+
     pick = alt.selection_point(fields=[colour], bind="legend")
     base = alt.Chart({"values": list(points)}).encode(
         y=alt.Y(f"{row}:N", title=None, sort=None),

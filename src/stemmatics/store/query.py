@@ -33,8 +33,13 @@ def connect(ledger: Ledger, *tables: str) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def stored_tables(ledger: Ledger) -> dict[str, int]:
-    """Tables that have files, in the schema's order, with their number of rows."""
+def stored_tables(ledger: Ledger) -> list[str]:
+    """Names of the tables that have files, in the schema's order."""
+    return list(count_rows(ledger))
+
+
+def count_rows(ledger: Ledger) -> dict[str, int]:
+    """The number of rows of each table that has files, by the records of the facts."""
     num_rows: dict[str, int] = dict.fromkeys(schemas(), 0)
     present = set()
     for _, name, file in _current_files(ledger):

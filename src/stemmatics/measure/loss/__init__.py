@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemmatics.core.content import Chart
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
-from stemmatics.measure.loss.charts import charts
 from stemmatics.measure.loss.estimate import NAME, estimate
 from stemmatics.measure.loss.needs import corpora_of, needs
 from stemmatics.measure.loss.sentences import failures, sentences
@@ -40,9 +40,15 @@ class Loss:
     def findings(self, pinned: Pinned, settings: LossSettings, results: Results) -> Findings:
         """One set of sentences, tables and charts per corpus."""
         corpora = corpora_of(pinned, settings)
+
+        def draw() -> list[Chart]:
+            from stemmatics.measure.loss.charts import charts
+
+            return [chart for corpus in corpora for chart in charts(corpus, results)]
+
         return Findings(
             [sentence for corpus in corpora for sentence in sentences(pinned, corpus, results)],
             [table for corpus in corpora for table in tables_of(pinned, corpus, results)],
-            [chart for corpus in corpora for chart in charts(corpus, results)],
+            draw,
             [failure for corpus in corpora for failure in failures(corpus, results)],
         )

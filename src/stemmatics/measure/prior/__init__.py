@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemmatics.core.content import Chart
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
-from stemmatics.measure.prior.charts import charts
 from stemmatics.measure.prior.estimate import pair_results
 from stemmatics.measure.prior.needs import corpora_of, fit_facts, floor_fact, pairs_of
 from stemmatics.measure.prior.sentences import failures, sentences
@@ -60,9 +60,15 @@ class Prior:
             for corpus in corpora_of(pinned, settings)
             for base, descendant in pairs_of(pinned, settings)
         ]
+
+        def draw() -> list[Chart]:
+            from stemmatics.measure.prior.charts import charts
+
+            return charts(results, pairs, settings.columns)
+
         return Findings(
             sentences(results, pairs),
             tables_of(results, pairs, settings.columns),
-            charts(results, pairs, settings.columns),
+            draw,
             failures(results, pairs),
         )

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from stemmatics.core.content import Chart
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
-from stemmatics.measure.recovery.charts import charts
 from stemmatics.measure.recovery.estimate import estimate
 from stemmatics.measure.recovery.needs import Arms
 from stemmatics.measure.recovery.sentences import failures, sentences
@@ -40,9 +40,15 @@ class RecoveryMeasure:
     def findings(self, pinned: Pinned, settings: RecoverySettings, results: Results) -> Findings:
         """Sentences, tables and charts, corpus by corpus."""
         arms = Arms(pinned, settings)
+
+        def draw() -> list[Chart]:
+            from stemmatics.measure.recovery.charts import charts
+
+            return charts(arms.corpora, results)
+
         return Findings(
             sentences(arms, results),
             tables_of(arms.corpora, results),
-            charts(arms.corpora, results),
+            draw,
             failures(arms.corpora, results),
         )
