@@ -167,21 +167,21 @@ class _Batch:
         With one boundary, as for the control supports, that is the main one.
         """
         boundary = max(self.crossing.boundaries)
+        limit = tolerance(self.models[0].model.dtype)
         for model, states in zip(self.models, self.states, strict=True):
             logits_BV = model.read_out(self._at_event(states.final)[:, None])[:, 0]
             final_BLD = model.run_late_layers(self.input_BL, boundary, states.at[boundary])
             pairs = ((logits_BV, states.logits), (self._at_event(final_BLD), self._at_event(states.final)))
             for actual, expected in pairs:
                 error = relative_error(actual, expected)
+                # an error that is not a number fails too
+                if not error <= limit:
+                    raise UserError(
+                        f"a model crossed with itself does not reproduce itself: relative error {error:.0e}",
+                        f"at boundary {boundary} rounding explains up to {limit:.0e} of the largest value",
+                        "Use `numerics: {dtype: float32}`, or leave the pair out",
+                    )
                 self.crossing.identity_error = max(self.crossing.identity_error, error)
-        limit = tolerance(self.models[0].model.dtype)
-        error = self.crossing.identity_error
-        if not error <= limit:
-            raise UserError(
-                f"a model crossed with itself does not reproduce itself: relative error {error:.0e}",
-                f"at boundary {boundary} rounding explains up to {limit:.0e} of the largest value",
-                "Use `numerics: {dtype: float32}`, or leave the pair out",
-            )
 
     def cells(self) -> Iterator[Cell]:
         """Late layers for every boundary and arm first, then all their ends under both readouts together."""
