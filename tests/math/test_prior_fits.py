@@ -70,7 +70,7 @@ def test_fit_losses_nest_and_every_optimum_is_certified(num_ids):
     arms = fit_arms(fit, held_out, num_ids)
     joint, bias, temperature = (arm.optimum for arm in (arms.joint, arms.bias, arms.temperature))
     assert joint.loss <= min(bias.loss, temperature.loss) + 1e-13
-    assert max(bias.loss, temperature.loss) <= arms.uncorrected_loss
+    assert max(bias.loss, temperature.loss) <= mean_loss(fit, Correction.identity(V))
     assert all(solution.certificate.converged for solution in (joint, bias, temperature))
     assert bias.correction.inverse_temperature == 1.0
     assert not temperature.correction.bias_K.any()

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.math.synthetic_pairs import Change, synthetic_pair
 
 from stemmatics.math.prior import Correction, PairSums, fit_optimum, free_ids, nll_sums, shares
-from stemmatics.math.prior.synthetic import Change, synthetic_pair
 
 NO_BIAS = np.zeros(400, dtype=bool)
 

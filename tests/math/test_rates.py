@@ -40,7 +40,7 @@ def test_both_forms_of_the_difference_agree_for_one_denominator(scores):
     first, second, num_bytes = scores
     one = rates.paired_difference(first, second, num_bytes, rng=generator())
     columns = np.stack([first, num_bytes, second, num_bytes], axis=1)
-    two = rates.bootstrap(columns, rates.difference_of_ratios, rng=generator())
+    (two,) = rates.bootstrap_many(columns[:, None, :], rates.difference_of_ratios, rng=generator())
     np.testing.assert_allclose([two.value, two.lo, two.hi], [one.value, one.lo, one.hi], rtol=1e-9)
 
 
@@ -92,7 +92,7 @@ def test_copies_of_documents_do_not_narrow_the_interval_when_grouped(scores):
 def test_share_of_nothing_is_unknown():
     rng = np.random.default_rng(0)
     whole = rng.normal(0, 1, 60)
-    share = rates.ratio_of_means(whole * 0.3, whole, rng=generator())
+    (share,) = rates.ratios_of_means(whole * 0.3, whole, rng=generator())
     assert math.isnan(share.value)
     assert math.isnan(share.lo)
     assert "holds 0" in share.note
@@ -101,8 +101,8 @@ def test_share_of_nothing_is_unknown():
 def test_shares_are_not_clipped():
     rng = np.random.default_rng(0)
     whole = rng.normal(1, 0.2, 60)
-    over = rates.ratio_of_means(1.4 * whole + rng.normal(0, 0.1, 60), whole, rng=generator())
-    under = rates.ratio_of_means(-0.3 * whole + rng.normal(0, 0.1, 60), whole, rng=generator())
+    (over,) = rates.ratios_of_means(1.4 * whole + rng.normal(0, 0.1, 60), whole, rng=generator())
+    (under,) = rates.ratios_of_means(-0.3 * whole + rng.normal(0, 0.1, 60), whole, rng=generator())
     assert over.lo > 1.3
     assert under.hi < -0.2
 

@@ -107,21 +107,17 @@ def test_family_bootstrap_is_the_enumeration_for_three_families():
     assert found.standard_error == pytest.approx(np.std(kept), rel=0.03)
 
 
-def test_copies_of_a_family_share_its_label_and_are_never_paired_with_themselves():
+def test_copies_of_a_family_share_its_label():
     families = np.array(["a", "a", "b", "c"])
-    seen = []
+    sizes = []
 
     def statistic(models, labels):
         assert (families[models] == labels).all()
-        first, second = seeds.distinct_pairs(models)
-        assert (models[first] != models[second]).all()
-        expected = sum(a != b for a, b in itertools.combinations(models, 2))
-        assert len(first) == expected
-        seen.append(len(models))
-        return float(len(first))
+        sizes.append(len(models))
+        return float(len(models))
 
     seeds.family_bootstrap(families, statistic, rng=generator(), num_resamples=200)
-    assert max(seen) > 4
+    assert max(sizes) > 4
 
 
 def test_one_family_has_no_interval():

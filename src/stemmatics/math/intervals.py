@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -88,20 +89,6 @@ def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "see
     )  # fmt: skip
 
 
-def paired_t(
-    first_N: npt.ArrayLike, second_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "seed"
-) -> Interval:
-    """Interval for the mean of ``second - first``, measured on the same units."""
-    first, second = np.asarray(first_N, dtype=np.float64), np.asarray(second_N, dtype=np.float64)
-    if first.shape != second.shape:
-        raise UserError(
-            f"{first.size} values against {second.size}",
-            "a paired interval needs the same units on both sides",
-            "match them by unit first",
-        )
-    return t_interval(second - first, level=level, unit=unit)
-
-
 def combine_independent(
     parts: list[Interval], weights: npt.ArrayLike | None = None, *, level: float = 0.95
 ) -> Interval:
@@ -140,11 +127,8 @@ def wilson(num_successes: int, num_trials: int, *, level: float = 0.95, unit: st
         raise UserError(f"{k} successes of {n}", "a count can't pass its total", "check the two counts")
     if n == 0:
         return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {plural(unit)}")
+    limits: Any = stats.binomtest(k, n).proportion_ci(level, method="wilson")
     z = float(stats.norm.ppf((1 + level) / 2))
-    centre = (k + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)
-    lo = 0.0 if k == 0 else centre - half
-    hi = 1.0 if k == n else centre + half
-    error = half / z
+    error = float(limits.high - limits.low) / (2 * z)
     effect = float(z + stats.norm.ppf(0.80)) * error
-    return Interval(k / n, lo, hi, level, "Wilson", n, unit, effect, error)
+    return Interval(k / n, float(limits.low), float(limits.high), level, "Wilson", n, unit, effect, error)

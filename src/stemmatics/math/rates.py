@@ -112,12 +112,6 @@ def _with_note(interval: Interval, num_undefined: int, num_resamples: int) -> In
     return replace(interval, note="; ".join(notes))
 
 
-def bootstrap(columns_NC: npt.ArrayLike, statistic: Statistic, **settings: Unpack[Settings]) -> Interval:
-    """``bootstrap_many`` for one problem with columns [N, C]."""
-    columns_NPC = np.asarray(columns_NC, dtype=np.float64)[:, None, :]
-    return bootstrap_many(columns_NPC, statistic, **settings)[0]
-
-
 def ratio_of_sums(sums: FloatArray) -> FloatArray:
     """First column over second: the statistic of every rate, share and mean; 0 / 0 is NaN."""
     quotient: FloatArray = sums[..., 0] / sums[..., 1]
@@ -210,11 +204,6 @@ def paired_difference(
 ) -> Interval:
     """``paired_differences`` of one pair: second less first."""
     return paired_differences(first_nll_N, second_nll_N, num_bytes_N, second_num_bytes_N, **settings)[0]
-
-
-def ratio_of_means(part_N: npt.ArrayLike, whole_N: npt.ArrayLike, **settings: Unpack[Settings]) -> Interval:
-    """``ratios_of_means`` of one problem."""
-    return ratios_of_means(part_N, whole_N, **settings)[0]
 
 
 def mean_interval(values_N: npt.ArrayLike, **settings: Unpack[Settings]) -> Interval:

@@ -162,8 +162,8 @@ def family_bootstrap(
         families_N: label of each model's family.
         statistic: called with ``(models, families)``: indices into the N models, repeated where a family is
             drawn more than once, and their family labels. Copies carry one label, so that leaving out a label
-            leaves out all copies; a pair of equal indices is a model with its own copy and is not to be
-            used (``distinct_pairs``). Returns NaN where it does not exist.
+            leaves out all copies; a pair of equal indices is a model with its own copy, which no statistic
+            should use. Returns NaN where it does not exist.
         rng: the only source of randomness.
         level: of the interval.
         num_resamples: draws.
@@ -199,10 +199,3 @@ def family_bootstrap(
         value, float(lo), float(hi), level, "family percentile bootstrap", num_families, "family",
         smallest_effect(error, num_families - 1, level), error, "; ".join(notes),
     )  # fmt: skip
-
-
-def distinct_pairs(models_M: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions (i, j), i < j, of all pairs in a resample that are not one model and its own copy."""
-    first, second = np.triu_indices(models_M.size, k=1)
-    apart = models_M[first] != models_M[second]
-    return first[apart], second[apart]

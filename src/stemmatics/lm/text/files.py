@@ -18,8 +18,6 @@ from stemmatics.core.errors import UserError
 TEXT_ENDINGS = (".txt", ".md")
 ENDINGS = (*TEXT_ENDINGS, ".jsonl", ".jsonl.zst", ".parquet")
 _PARQUET_ROWS_AT_ONCE = 256
-# A mark that no UTF-8 decoder writes for anything but bytes it can't read.
-_REPLACEMENT = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,6 @@ class TextTokenizer:
         self.hf = hf_tokenizer
         self._tokens = wrap(hf_tokenizer)
         self.special_ids = frozenset(hf_tokenizer.all_special_ids) | self._tokens.added_special
-        self.added_ids = self._tokens.added_ordinary - self.special_ids
         self._keep_control_tokens_out()
         self._agree_with_own_class()
 

@@ -29,7 +29,6 @@ class FreeIds:
     """Columns whose bias is fitted, and a sentence where fewer were found than asked for."""
 
     mask_K: Mask
-    num_free: int
     note: str
 
 
@@ -49,7 +48,7 @@ def free_ids(fit: Statistics, num_ids: int | None = None) -> FreeIds:
     note = ""
     if num_ids is not None and wanted < num_ids:
         note = f"{num_ids} ids were asked for; all {wanted} that are targets in the fit part are free"
-    return FreeIds(mask_K, wanted, note)
+    return FreeIds(mask_K, note)
 
 
 def mean_loss(statistics: Statistics, correction: Correction) -> float:
@@ -81,7 +80,6 @@ class Arms:
     bias: Arm
     temperature: Arm
     joint: Arm
-    uncorrected_loss: float
     free: FreeIds
 
 
@@ -128,7 +126,7 @@ def fit_arms(
     start = min(candidates, key=lambda correction: mean_loss(fit, correction))
     joint_fit = minimise(objective, start, by_both, gap=gap)
     joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
-    return Arms(bias, temperature, joint, mean_loss(fit, identity), free)
+    return Arms(bias, temperature, joint, free)
 
 
 def fit_optimum(
