@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.core.numerics import Numerics
 from stemmatics.store.files import sha256_of, write_bytes, write_json
+from stemmatics.store.index import RecordIndex
 from stemmatics.store.schema import SCHEMA_VERSION, schemas
 
 _MARK = b"stemmatics"
@@ -34,14 +36,19 @@ _MANIFEST = {
 
 
 class Ledger:
-    """One run. Facts are added, never changed; ``prune`` removes those no longer asked for."""
+    """One run. Facts are added, never changed; ``prune`` removes those that no measure needs any more.
 
-    def __init__(self, root: Path) -> None:
+    Records are read through an index of them (``store.index``), which is written when many were read.
+    ``indexed=False`` reads the records themselves: for checks that must not trust a derived file.
+    """
+
+    def __init__(self, root: Path, *, indexed: bool = True) -> None:
         self.root = Path(root)
+        self._index = RecordIndex(self.root) if indexed else None
 
     def has(self, key: str) -> bool:
         """Whether a fact is done: its record is written after its tables."""
-        return self._record_path(key).is_file()
+        return os.path.isfile(f"{self.root}/facts/{key}.json")  # noqa: PTH113 - called for every fact, several times
 
     def record(self, fact: Fact, tables: Mapping[str, pa.Table], **extra: Any) -> None:
         """Store a fact's tables, then its record. ``extra`` is plain data kept in the record."""
@@ -65,7 +72,8 @@ class Ledger:
         """One fact's rows of one table. Raises UserError where the file is missing or broken."""
         path = self._table_path(table, key)
         try:
-            rows = pq.read_table(path)
+            with pq.ParquetFile(path) as file:
+                rows = file.read(use_threads=False)
         except FileNotFoundError:
             raise UserError(
                 f"{path} is missing",
@@ -83,7 +91,7 @@ class Ledger:
 
     def tables_of(self, key: str) -> list[str]:
         """Names of the tables that a fact wrote."""
-        return sorted(Path(name).parts[1] for name in self.fact_record(key)["files"])
+        return table_names(self.fact_record(key))
 
     def files_of(self, key: str) -> list[Path]:
         """A fact's table files that are there, whatever its record says."""
@@ -94,23 +102,34 @@ class Ledger:
         return sorted((self.root / "private").glob(f"*-{key}.*"))
 
     def fact_record(self, key: str) -> dict[str, Any]:
-        """A fact's record as written."""
+        """A fact's record as written. Raises UserError where it is missing or not a record."""
         path = self._record_path(key)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8") if self._index is None else self._index.text(key)
+            record = json.loads(text)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
             ) from None
         if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
             raise UserError(
-                f"{path} can't be read", "it is no record of a fact", "Run the study again to make the fact"
+                f"{path} can't be read", "it is not a fact's record", "Run the study again to make the fact"
             )
         return record
 
+    def fact_records(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Records of those facts that are done, by key; brings the index up to date."""
+        done = set(self.done())
+        records = {key: self.fact_record(key) for key in keys if key in done}
+        if self._index is not None:
+            self._index.save(done)
+        return records
+
     def done(self) -> list[str]:
         """Keys of all facts done, sorted."""
-        return sorted(path.stem for path in (self.root / "facts").glob("*.json"))
+        folder = self.root / "facts"
+        names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names only, of thousands of files
+        return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def fail(self, fact: Fact, reason: str) -> None:
         """Remember why a fact failed; ``status`` shows it, ``--retry-failed`` tries again."""
@@ -185,11 +204,10 @@ class Ledger:
 
     def digest(self, manifest: Mapping[str, Any]) -> str:
         """What was asked, with the content of every current fact; no clock, no places, no workers."""
-        facts = {}
-        for key in manifest["facts"]:
-            if self.has(key):
-                record = self.fact_record(key)
-                facts[key] = {"files": record["files"], "checkpoint": record.get("checkpoint")}
+        facts = {
+            key: {"files": record["files"], "checkpoint": record.get("checkpoint")}
+            for key, record in self.fact_records(manifest["facts"]).items()
+        }
         asked = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
         return key_of({**asked, "stemma": _without_places(manifest["stemma"]), "facts": facts})
 
@@ -205,6 +223,11 @@ class Ledger:
     def table_files(self) -> Iterator[Path]:
         """Every file under ``tables``, parts that a crash left included."""
         yield from sorted((self.root / "tables").glob("*/*.parquet*"))
+
+
+def table_names(record: Mapping[str, Any]) -> list[str]:
+    """Names of the tables that a record says its fact wrote, sorted."""
+    return sorted(name.split("/")[1] for name in record["files"])
 
 
 def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import duckdb
 
-from stemmatics.store.ledger import Ledger
+from stemmatics.store.ledger import Ledger, table_names
 from stemmatics.store.schema import schemas
 
 
@@ -18,7 +16,7 @@ def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
     """
     connection = duckdb.connect(":memory:")
     for name, paths in _files(ledger).items():
-        where = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
+        where = ", ".join("'" + path.replace("'", "''") + "'" for path in paths)
         connection.execute(
             f"create view {name} as select * exclude (filename), parse_filename(filename, true) as fact "  # noqa: S608 - names are ours, the path is quoted
             f"from read_parquet([{where}], filename=true, union_by_name=true)"
@@ -31,10 +29,9 @@ def stored_tables(ledger: Ledger) -> list[str]:
     return list(_files(ledger))
 
 
-def _files(ledger: Ledger) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {name: [] for name in schemas()}
-    for key in ledger.manifest()["facts"]:
-        if ledger.has(key):
-            for name in ledger.tables_of(key):
-                found[name].append(ledger.root / "tables" / name / f"{key}.parquet")
-    return {name: paths for name, paths in found.items() if paths}
+def _files(ledger: Ledger) -> dict[str, list[str]]:
+    files: dict[str, list[str]] = {name: [] for name in schemas()}
+    for key, record in ledger.fact_records(ledger.manifest()["facts"]).items():
+        for name in table_names(record):
+            files[name].append(f"{ledger.root}/tables/{name}/{key}.parquet")
+    return {name: paths for name, paths in files.items() if paths}

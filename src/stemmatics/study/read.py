@@ -36,9 +36,9 @@ class OpenRun:
         return next((request for request in self.requests if request.name == measure), None)
 
 
-def open_run(root: Path) -> OpenRun:
-    """Raises UserError where the folder is no run or its manifest is inconsistent."""
-    ledger = Ledger(root)
+def open_run(root: Path, *, indexed: bool = True) -> OpenRun:
+    """Raises UserError where the folder is not a run or its manifest is inconsistent."""
+    ledger = Ledger(root, indexed=indexed)
     manifest = ledger.manifest()
     try:
         declared = manifest["stemma"]
