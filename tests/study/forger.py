@@ -50,7 +50,7 @@ class Forger:
     def path(self, table, key):
         return self.root / "tables" / table / f"{key}.parquet"
 
-    def write_report(self, table, key, change, *, mark=None):
+    def rewrite(self, table, key, change, *, mark=None):
         """Change a table's rows; mark, hashes and digest are mended, so that only the numbers tell."""
         path = self.path(table, key)
         old = pq.read_table(path)

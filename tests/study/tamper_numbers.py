@@ -15,7 +15,7 @@ def sum_changed(forger):
         return with_cell(table, "nll_sum", 0, lambda value: value + 1.0)
 
     forger.rewrite("scores", forger.fact("score", "descendant"), change)
-    return ["estimate loss.delta.byte/", "claim loss.native.byte/"]
+    return ["result loss.delta.byte/", "claim loss.native.byte/"]
 
 
 def part_changed(forger):
@@ -24,7 +24,7 @@ def part_changed(forger):
         return with_cell(table, "nll_sum", row, lambda value: value * 1.5)
 
     forger.rewrite("score_parts", forger.fact("score", "descendant"), change)
-    return ["estimate loss.where/"]
+    return ["result loss.where/"]
 
 
 def bytes_changed(forger):
@@ -32,7 +32,7 @@ def bytes_changed(forger):
         return with_cell(table, "num_bytes", 0, lambda value: value + 1)
 
     forger.rewrite("scores", forger.fact("score", "base"), change)
-    return ["estimate loss.native.byte/"]
+    return ["result loss.native.byte/"]
 
 
 def estimate_changed(forger):
@@ -41,7 +41,7 @@ def estimate_changed(forger):
         return with_cell(table, "value", row, lambda value: value - 0.5)
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.delta.byte/", "the sums give"]
+    return ["result loss.delta.byte/", "the sums give"]
 
 
 def estimate_that_nobody_prints_changed(forger):
@@ -50,7 +50,7 @@ def estimate_that_nobody_prints_changed(forger):
         return with_cell(table, "note", row, lambda _: "as expected")
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.count/", "note"]
+    return ["result loss.count/", "note"]
 
 
 def estimate_added(forger):
@@ -59,7 +59,7 @@ def estimate_added(forger):
         return pa.concat_tables([table, extra])
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.invented/x=y", "does not follow"]
+    return ["result loss.invented/x=y", "an id follows from"]
 
 
 def claim_changed(forger):
@@ -98,12 +98,25 @@ def page_changed_and_hash_mended(forger):
     return ["report.html", "claim loss.native"]
 
 
-def page_text(old, new):
-    def tamper(forger):
-        forger.edit_page(lambda html: html.replace(old, new, 1), mend=True)
-        return ["report.html"]
+def word_of_a_sentence_changed(forger):
+    """The first word of prose that stands between two numbers of the summary."""
 
-    return tamper
+    def change(html):
+        word = re.search(r'<p class="summary">.*?</span>[^<]*?\b([a-z]{4,})\b', html, re.DOTALL)
+        return html[: word.start(1)] + "hardly" + html[word.end(1) :]
+
+    forger.edit_page(change, mend=True)
+    return ["report.html", "hardly"]
+
+
+def word_of_a_table_changed(forger):
+    forger.edit_page(lambda html: re.sub(r"(<caption[^>]*>)\w+", r"\1Improved", html, count=1), mend=True)
+    return ["report.html", "Improved"]
+
+
+def label_for_the_blind_changed(forger):
+    forger.edit_page(lambda html: html.replace('alt="', 'alt="gained: ', 1), mend=True)
+    return ["report.html", "gained: "]
 
 
 def chart_number(html):
@@ -143,7 +156,7 @@ def document_dropped_everywhere(forger):
         forger.rewrite("scores", forger.fact(probe, label), lambda table: table.slice(1))
     forger.rewrite("scores", forger.fact("reference", "base"), lambda table: table.slice(1))
     forger.rewrite("documents", forger.fact("corpus"), lambda table: table.slice(1))
-    return ["estimate loss."]
+    return ["result loss."]
 
 
 def document_twice(forger):
@@ -183,7 +196,7 @@ def models_swapped_and_marks_rewritten(forger):
         ours, theirs = (pq.read_table(forger.path(table, key)) for key in keys)
         forger.rewrite(table, keys[0], lambda _, rows=theirs: rows, mark=ours.schema.metadata)
         forger.rewrite(table, keys[1], lambda _, rows=ours: rows, mark=theirs.schema.metadata)
-    return ["estimate loss.delta.byte/"]
+    return ["result loss.delta.byte/"]
 
 
 def names_swapped(forger):
@@ -192,7 +205,7 @@ def names_swapped(forger):
     base, descendant = pins["checkpoints"]["base"], pins["checkpoints"]["descendant"]
     pins["checkpoints"] = {"base": descendant, "descendant": base}
     forger.write_manifest(stemma=stemma, pins=pins)
-    return ["made from other facts", "estimate loss.delta.byte/"]
+    return ["made from other facts", "result loss.delta.byte/"]
 
 
 def source_renamed(forger):
@@ -240,4 +253,4 @@ def unknown(forger):
     forger.rewrite(
         "scores", forger.fact("score", "base"), lambda t: with_cell(t, "nll_sum", 0, lambda _: None)
     )
-    return ["estimate loss.native.byte/"]
+    return ["result loss.native.byte/"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Claim, Estimate, Refusal, Result, Results, Sentence
 from stemmatics.facts.pinned import Pinned
@@ -102,10 +103,23 @@ def _claims_table(evaluation: Evaluation) -> pa.Table:
 
 
 def read_results(ledger: Ledger, key: str) -> Results:
-    """Stored results; null numbers come back as NaN. Estimates first, then categories, then refusals."""
-    return Results(
-        _result_of(kind, row) for name, kind in _KINDS.items() for row in ledger.read(name, key).to_pylist()
-    )
+    """Stored results: estimates first, then categories, then refusals; null numbers become NaN.
+
+    Raises UserError where an id does not follow from what is stored beside it, or stands there twice.
+    """
+    results: dict[str, Result] = {}
+    for name, kind in _KINDS.items():
+        for row in ledger.read(name, key).to_pylist():
+            result = _result_of(kind, row)
+            if row["id"] != result.id or result.id in results:
+                twice = row["id"] == result.id
+                raise UserError(
+                    f"result {row['id']} is {'stored twice' if twice else f'the result {result.id}'}",
+                    "an id follows from quantity and subject, and is unique",
+                    "Run the study again: results are computed from the stored sums",
+                )
+            results[result.id] = result
+    return Results(results.values())
 
 
 def _result_of(kind: type[Estimate | Category | Refusal], row: Mapping[str, Any]) -> Result:
