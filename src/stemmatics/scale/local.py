@@ -14,6 +14,7 @@ from typing import Any
 Event = Mapping[str, Any]
 Job = Mapping[str, Any]
 Result = tuple[Job, dict[str, str]]
+Worker = Callable[[Job, Callable[[Event], None]], dict[str, str]]
 
 _KILLED = "its worker process was killed, perhaps for want of memory"
 
@@ -117,7 +118,8 @@ def _call(worker: str, job: Job, events: Any) -> dict[str, str]:
     return resolve(worker)(job, events.put)
 
 
-def resolve(dotted: str) -> Callable[[Job, Callable[[Event], None]], dict[str, str]]:
-    """``package.module:name`` to the function."""
+def resolve(dotted: str) -> Worker:
+    """The function named ``package.module:name``."""
     module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
+    worker: Worker = getattr(importlib.import_module(module), name)
+    return worker
