@@ -51,8 +51,8 @@ def make_events() -> list[Event]:
     """Prefixes of one length, so that they make one batch."""
     draw = np.random.default_rng(0)
     return [
-        Event(place, place, "first", tuple(draw.integers(8192, size=LENGTH).tolist()), 1, 2, 0)
-        for place in range(NUM_EVENTS)
+        Event(index, index, "first", tuple(draw.integers(8192, size=LENGTH).tolist()), 1, 2, 0)
+        for index in range(NUM_EVENTS)
     ]
 
 
@@ -68,17 +68,17 @@ def plain(
     def run(
         model: LlamaForCausalLM, *, keep: dict[int, torch.Tensor] | None, put: tuple[int, torch.Tensor] | None
     ) -> None:
-        def hook(place: int) -> Callable[..., object]:
+        def hook(index: int) -> Callable[..., object]:
             def before(_module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> object:
                 count()
                 if keep is not None:
-                    keep[place] = args[0]
-                return (put[1], *args[1:]) if put is not None and put[0] == place else None
+                    keep[index] = args[0]
+                return (put[1], *args[1:]) if put is not None and put[0] == index else None
 
             return before
 
         handles = [
-            layer.register_forward_pre_hook(hook(place)) for place, layer in enumerate(model.model.layers)
+            layer.register_forward_pre_hook(hook(index)) for index, layer in enumerate(model.model.layers)
         ]
         last = model.model.layers[-1].register_forward_hook(lambda _m, _a, out: ends.append(out[:, -1]))
         model(input_BL, use_cache=False, logits_to_keep=1)
@@ -88,13 +88,13 @@ def plain(
     for model, keep in zip(pair, kept, strict=True):
         run(model, keep=keep, put=None)
     own = list(ends)
-    found = {}
+    cells = {}
     for boundary in range(1, NUM_LAYERS):
         ends.clear()
         run(pair[1], keep=None, put=(boundary, kept[0][boundary]))
         run(pair[0], keep=None, put=(boundary, kept[1][boundary]))
-        found[boundary] = [own[0], ends[0], ends[1], own[1]]
-    return found
+        cells[boundary] = [own[0], ends[0], ends[1], own[1]]
+    return cells
 
 
 def main() -> int:
@@ -157,12 +157,12 @@ def _difference(cells: list, ends: dict[int, list[torch.Tensor]], reader: Crossa
     """Largest difference of our margins from those of the plain way, under the descendant's readout."""
     ours = {(cell.event, cell.boundary): cell.margins for cell in cells if cell.readout == "descendant"}
     worst = 0.0
-    for boundary, found in ends.items():
-        for place in range(len(CELLS)):
-            logits_BV = reader.read_out(found[place][:, None])[:, 0].double()
+    for boundary, cells in ends.items():
+        for index in range(len(CELLS)):
+            logits_BV = reader.read_out(cells[index][:, None])[:, 0].double()
             margins_B = (logits_BV[:, 2] - logits_BV[:, 1]).tolist()
             worst = max(
-                worst, *(abs(margin - ours[row, boundary][place]) for row, margin in enumerate(margins_B))
+                worst, *(abs(margin - ours[row, boundary][index]) for row, margin in enumerate(margins_B))
             )
     return worst
 

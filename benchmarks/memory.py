@@ -91,10 +91,10 @@ def head_memory() -> dict[str, float]:
 
     model = tiny_model(VOCABULARY, width=256, context=2048)
     length = 2048
-    places = np.arange(length)
+    positions = np.arange(length)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (NUM_TOKENS // length, length))
     documents = [
-        TokenizedDocument(i, str(i), row, places, places + 1, np.zeros(length, np.int8))
+        TokenizedDocument(i, str(i), row, positions, positions + 1, np.zeros(length, np.int8))
         for i, row in enumerate(ids)
     ]
     start = time.perf_counter()
@@ -162,9 +162,9 @@ def main() -> int:
     )
     small, large = (in_own_process(corpus_memory, size) for size in (SMALL_MB, LARGE_MB))
     growth = large["peak"] - small["peak"]
-    for name, found in (("small", small), ("large", large)):
-        megabytes, seconds = found["num_bytes"] / 1e6, found["seconds"]
-        print(f"{name}: peak {found['peak'] / MIB:.0f} MiB, {megabytes:.0f} MB of text in {seconds:.0f} s")
+    for name, run in (("small", small), ("large", large)):
+        megabytes, seconds = run["num_bytes"] / 1e6, run["seconds"]
+        print(f"{name}: peak {run['peak'] / MIB:.0f} MiB, {megabytes:.0f} MB of text in {seconds:.0f} s")
     missed = []
     if head["added"] > HEAD_BOUND:
         missed.append("head")

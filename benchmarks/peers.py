@@ -102,9 +102,9 @@ def llama_cpp(path: Path, ids: list[int], text: str, **settings: int) -> Theirs:
 
 def parting(ours: list[int], theirs: list[int]) -> str:
     """Where two lists of ids part, with the ids there."""
-    for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if one != other:
-            return f"part at {place}: ours {ours[place : place + 6]}, llama.cpp {theirs[place : place + 6]}"
+    for position, (ours_, other) in enumerate(zip(ours, theirs, strict=False)):
+        if ours_ != other:
+            return f"part at {position}: ours {ours[position : position + 6]}, llama.cpp {theirs[position : position + 6]}"
     if len(ours) != len(theirs):
         return f"one list ends first: ours {len(ours)}, llama.cpp {len(theirs)}"
     return f"are the same {len(ours)}"

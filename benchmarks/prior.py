@@ -63,8 +63,8 @@ RATIO_GOAL, BOOTSTRAP_GOAL = 50.0, 2.0
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:
     """What a call returns, and its seconds."""
     start = time.perf_counter()
-    found = run()
-    return found, time.perf_counter() - start
+    row = run()
+    return row, time.perf_counter() - start
 
 
 def texts(part: str) -> Any:
@@ -76,7 +76,7 @@ def tune(loaded: Loaded) -> None:
     """The descendant: some updates on text that is not scored, in place."""
     model = loaded.model.train().requires_grad_(requires_grad=True)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-5)
-    stream = itertools.chain.from_iterable(loaded.tokenizer.encode(one.text) for one in texts("training"))
+    stream = itertools.chain.from_iterable(loaded.tokenizer.encode(text.text) for text in texts("training"))
     for _ in range(UPDATES):
         ids = torch.tensor(list(itertools.islice(stream, ROWS * LENGTH))).view(ROWS, LENGTH)
         model(ids, labels=ids).loss.backward()
@@ -99,7 +99,7 @@ def cached_states(loaded: Loaded, path: Path) -> Positions:
         for _ in reader.score(texts("heldout"), want=("nll", "hidden"), token_sink=take):
             if sum(map(len, targets)) >= NUM_TOKENS:
                 break
-    document_N = np.repeat(np.arange(len(targets)), [len(one) for one in targets])
+    document_N = np.repeat(np.arange(len(targets)), [len(text) for text in targets])
     return Positions(writer.states(), np.concatenate(targets), document_N, np.arange(len(targets)))
 
 
@@ -127,7 +127,7 @@ def measure(
     solution, fit_seconds = timed(lambda: prior.fit_optimum(fit, free.mask_K))
     ours = column_seconds + fit_seconds
     matched, with_columns = timed(lambda: prior.fit_affine(fit, held, free.mask_K))
-    found = {
+    row = {
         "num_tokens": float(positions.num_positions),
         "num_columns": float(len(ids_K)),
         "head_pass_seconds": pass_seconds,
@@ -147,12 +147,12 @@ def measure(
         free_V = np.zeros(head.num_ids, dtype=np.bool_)
         free_V[ids_K[free.mask_K]] = True
         again, seconds = timed(lambda: prior.fit_affine(dense_fit, dense_held, free_V))
-        found |= {
+        row |= {
             "reference_seconds": seconds,
             "reference_over_ours": seconds / ours,
             "reference_fit_loss_over_the_head": again.fit_loss,
         }
-    return found
+    return row
 
 
 def bootstrap_seconds() -> float:
@@ -177,8 +177,8 @@ def main() -> int:
         positions = cached_states(loaded, folder / "descendant.states")
         results["descendant, all"] = measure(loaded, positions, folder, MOST_COLUMNS, whole=False)
         results["descendant"] = measure(loaded, positions, folder, COLUMNS, whole=True)
-    for name, found in results.items():
-        for what, value in found.items():
+    for name, row in results.items():
+        for what, value in row.items():
             print(f"{name:15} {what:42} {value:.6g}")
     seconds = bootstrap_seconds()
     print(f"bootstrap of {PAIRS} pairs, {DOCUMENTS} documents, {RESAMPLES} resamples: {seconds:.2f} s")
@@ -190,7 +190,7 @@ def main() -> int:
             ("bootstrap_seconds", seconds > BOOTSTRAP_GOAL),
             (
                 "fit_loss",
-                any(one["our_fit_loss"] > one["reference_fit_loss"] + 1e-6 for one in results.values()),
+                any(text["our_fit_loss"] > text["reference_fit_loss"] + 1e-6 for text in results.values()),
             ),
         )
         if failed

@@ -77,11 +77,11 @@ def write_table(data_folder: Path, out: Path) -> Path:
     return path
 
 
-def goals(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
+def goals(tables: dict[str, Any]) -> dict[str, tuple[float, float]]:
     """What came out, and what the data's README states."""
-    wiki = found["recovery"]["corpora"]["wiki_2025"]
+    wiki = tables["recovery"]["corpora"]["wiki_2025"]
     residual = {row["descendant"]: row["residual"] for row in wiki["pairs"]}
-    depth, settings = found["depth"]["overall"], found["agreement"]["settings"]
+    depth, settings = tables["depth"]["overall"], tables["agreement"]["settings"]
     return {
         "pairs on wiki_2025": (wiki["num_pairs"], 20),
         "residual of Qwen2.5-1.5B-Instruct": (residual["Qwen/Qwen2.5-1.5B-Instruct"], 0.0049),
@@ -100,19 +100,19 @@ def main() -> int:
     """Print every goal, then all estimates as one line of JSON."""
     data_folder = Path(sys.argv[1])
     out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp())
-    found = {
+    tables = {
         "recovery": analyse("recovery", write_table(data_folder, out)),
         "agreement": analyse("agreement", data_folder / "train-before-test.json"),
         "depth": analyse("depth", data_folder / "qwen2.5-32b-factorial.csv"),
     }
     met = True
-    for name, (value, stated) in goals(found).items():
+    for name, (value, stated) in goals(tables).items():
         # stated to 2, 3 or 4 digits: half of the last one; interval ends are of another resampling
         close = abs(value - stated) <= (0.0151 if name[-2:] in {"lo", "hi"} else 0.00051)
         met &= close
         print(f"{name}: {value:.4f}, stated {stated:g}{'' if close else ', MISSED'}")
     # JSON has no NaN: what is unknown is null
-    print(json.dumps(json.loads(json.dumps(found), parse_constant=lambda _: None), allow_nan=False))
+    print(json.dumps(json.loads(json.dumps(tables), parse_constant=lambda _: None), allow_nan=False))
     return 0 if met else 1
 
 

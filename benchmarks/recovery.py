@@ -183,17 +183,17 @@ def measure(rows: list[list[int]]) -> dict[str, Any]:
 
 def packing_modes(rows: list[list[int]]) -> dict[str, float | str]:
     """Tokens a second of TRL's packing modes, once each; a mode that fails says why."""
-    found: dict[str, float | str] = {}
+    rates: dict[str, float | str] = {}
     for mode in ("wrapped", "bfd"):
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 spent, _, num_tokens = timed(theirs(rows, Path(scratch), packing=True, packing_strategy=mode))
             except (ValueError, RuntimeError, TypeError) as error:
-                found[mode] = f"{type(error).__name__}: {str(error)[:80]}"
+                rates[mode] = f"{type(error).__name__}: {str(error)[:80]}"
                 continue
         # packed, a row holds more text: the documents go round until all updates are made
-        found[mode] = num_tokens / spent
-    return found
+        rates[mode] = num_tokens / spent
+    return rates
 
 
 def main() -> int:

@@ -72,20 +72,20 @@ class Side:
 def texts(tokenizer: TextTokenizer) -> list[str]:
     """Beginnings of topics of the language reference, each cut at a token's end to a length drawn for it."""
     generator = np.random.default_rng(0)
-    found, total = [], 0
+    texts, total = [], 0
     for _, topic in sorted(pydoc_data.topics.topics.items()):
-        asked = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
+        length = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
         ends = tokenizer.encode(topic).ends
-        if len(ends) < asked:
+        if len(ends) < length:
             continue
-        text = topic.encode()[: ends[asked - 1]].decode(errors="ignore")
+        text = topic.encode()[: ends[length - 1]].decode(errors="ignore")
         num_tokens = len(tokenizer.encode(text).ids)
         if num_tokens <= WINDOW:
-            found.append(text)
+            texts.append(text)
             total += num_tokens
         if total >= NUM_TOKENS:
             break
-    return found
+    return texts
 
 
 def tokenized(tokenizer: TextTokenizer, documents: list[str]) -> list[TokenizedDocument]:
@@ -182,30 +182,30 @@ class Products:
         return PRODUCT_POSITIONS / sum(self.shapes[shape] * self.best[shape] for shape in self.shapes)
 
 
-def largest_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
+def largest_difference(first: Side, other: Side, num_bytes: list[int]) -> float:
     """Largest difference of a document's loss, in nats per byte."""
-    return max(abs(a - b) / n for a, b, n in zip(one.nats, other.nats, num_bytes, strict=True))
+    return max(abs(a - b) / n for a, b, n in zip(first.nats, other.nats, num_bytes, strict=True))
 
 
-def corpus_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
+def corpus_difference(first: Side, other: Side, num_bytes: list[int]) -> float:
     """Difference of the corpus's loss, in nats per byte."""
-    return abs(sum(one.nats) - sum(other.nats)) / sum(num_bytes)
+    return abs(sum(first.nats) - sum(other.nats)) / sum(num_bytes)
 
 
 def by_length(
     loaded: Loaded, documents: list[str], tokens: list[TokenizedDocument], prefix_id: int
 ) -> dict[str, float]:
     """Our speed over the harness's, for short and for long documents."""
-    found = {}
+    texts = {}
     for name, low, high in ((f"up_to_{SHORT}", 0, SHORT), (f"over_{SHORT}", SHORT, WINDOW)):
-        chosen = [i for i, one in enumerate(tokens) if low < len(one.ids) <= high]
+        chosen = [i for i, first in enumerate(tokens) if low < len(first.ids) <= high]
         peer, _ = harness(loaded.model, loaded.tokenizer, [documents[i] for i in chosen])
         sides = Side(peer), Side(ours(loaded.model, [tokens[i] for i in chosen], prefix_id))
         for _ in range(2):
             for side in sides:
                 side.take_turn()
-        found[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
-    return found
+        texts[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
+    return texts
 
 
 def main() -> int:

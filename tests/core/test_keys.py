@@ -40,7 +40,7 @@ def test_what_has_no_spelling_is_refused(value):
 
 
 def test_names_that_are_spelled_alike_are_refused():
-    with pytest.raises(ValueError, match="spelled alike"):
+    with pytest.raises(ValueError, match="same spelling"):
         key_of({1: "a", "1": "b"})
 
 

@@ -106,11 +106,11 @@ def test_more_free_ids_than_the_vocabulary_means_all_and_is_said():
     text = make(num=2000)
     many, every = free_ids(text, 4096), free_ids(text, V)
     assert many.mask_K.all()
-    assert "4096 ids were asked for; all 30" in many.note
+    assert "4096 ids were requested; all 30" in many.note
     assert every.note == ""
     one, two = fit_optimum(text, many.mask_K), fit_optimum(text, free_ids(text).mask_K)
     assert one.loss == two.loss
-    with pytest.raises(UserError, match="0 free ids"):
+    with pytest.raises(UserError, match="free ids is 0"):
         free_ids(text, 0)
 
 

@@ -211,7 +211,7 @@ def test_statistics_that_do_not_hold_together_are_refused():
         {"target_column_N": target_N[:0], "document_N": document_N[:0]},
     ]
     for change in bad:
-        with pytest.raises(UserError, match="do not hold together"):
+        with pytest.raises(UserError, match="are inconsistent"):
             Statistics(**(good | change))
     with pytest.raises(UserError, match=r"Statistics\.dense"):
         reduce_logits(logits_NV, target_N, ids_V)

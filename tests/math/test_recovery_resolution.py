@@ -222,7 +222,7 @@ def test_a_lone_pair_and_constant_values_give_no_limits():
     [
         ({"native_base": [0.7, 0.71]}, "more than one native_base"),
         ({"family": ["x", "y"]}, "more than one family"),
-        ({"descendant": ["d", "d"]}, "is there twice"),
+        ({"descendant": ["d", "d"]}, "is listed twice"),
         ({"recovered": [0.6, math.nan]}, "not a finite number"),
         ({"recovered": [0.6]}, "columns of shapes"),
     ],

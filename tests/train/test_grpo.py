@@ -76,7 +76,7 @@ def test_the_normalisation_changes_the_result_and_must_be_named(shop):
 
 def test_groups_must_be_whole():
     declared = {"kind": "grpo", "init": "a", "corpus": "c", "recipe": {**RECIPE, "batch_size": 6}, **MODE}
-    with pytest.raises(ValidationError, match="batch_size 6 is no multiple of num_generations 4"):
+    with pytest.raises(ValidationError, match="batch_size 6 is not a multiple of num_generations 4"):
         TypeAdapter(Stage).validate_python(declared)
 
 

@@ -46,12 +46,14 @@ def profile(
         ]
         for cells in cells_K
     ]
-    ones_E = np.ones(len(np.asarray(prompts_E)))
-    denominators = [[ones_E, ones_E, ones_E, cells.effects_after_descendant] for cells in cells_K]
-    found = loss_rates(_columns(numerators), _columns(denominators), rng=rng, groups=prompts_E, level=level)
+    count_E = np.ones(len(np.asarray(prompts_E)))
+    denominators = [[count_E, count_E, count_E, cells.effects_after_descendant] for cells in cells_K]
+    intervals = loss_rates(
+        _columns(numerators), _columns(denominators), rng=rng, groups=prompts_E, level=level
+    )
     boundaries = []
-    for start in range(0, len(found), 4):
-        after_base, after_descendant, interaction, share = map(by_prompt, found[start : start + 4])
+    for start in range(0, len(intervals), 4):
+        after_base, after_descendant, interaction, share = map(by_prompt, intervals[start : start + 4])
         if not after_descendant.excludes(0.0):
             share = unknown(math.nan, level=level, n=share.n, unit="prompt", note=_NOTHING)
         boundaries.append(Boundary(after_base, after_descendant, interaction, share))
@@ -73,7 +75,7 @@ def share_of(
 ) -> Interval:
     """Mean of ``part`` over mean of ``whole``, each over its own events; prompts are drawn with both.
 
-    n/a where the interval of the whole's mean, from prompts drawn anew, holds 0.
+    n/a where the interval of the whole's mean, from new resamples of prompts, holds 0.
     """
     part, whole = np.asarray(part_E, dtype=np.float64), np.asarray(whole_E, dtype=np.float64)
     columns = np.zeros((part.size + whole.size, 1, 4))
@@ -97,7 +99,7 @@ def share_of(
 
 
 def by_prompt(interval: Interval) -> Interval:
-    """The same interval, its unit called what it is: a prompt with all its events."""
+    """The same interval with the unit named ``prompt``: a prompt with all its events."""
     return Interval(
         **{
             **{name: getattr(interval, name) for name in interval.__dataclass_fields__},

@@ -18,7 +18,7 @@ from stemmatics.math.rates import NUM_RESAMPLES, mean_interval
 from stemmatics.math.sums import FloatArray, sum_by_label
 
 MOST_FOR_EXACT = 20
-"""2^20 sign assignments are a second's work; beyond it the Monte Carlo test serves."""
+"""2^20 sign assignments take about a second; use the Monte Carlo test beyond that."""
 FEW_FAMILIES = 8
 TIE = 1e-12
 CHUNK_ELEMENTS = 1 << 20
@@ -30,7 +30,7 @@ FamilyStatistic = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], flo
 class SignFlip:
     """A two-sided sign-flip test of "symmetric about 0".
 
-    ``smallest_p`` is the least p-value that n values can reach: 0.25 at 3 seeds, 0.0078 at 8.
+    ``smallest_p`` is the smallest p-value that n values can reach: 0.25 at 3 seeds, 0.0078 at 8.
     """
 
     value: float
@@ -51,7 +51,7 @@ def sign_flip_exact(values_N: npt.ArrayLike) -> SignFlip:
     if n > MOST_FOR_EXACT:
         raise UserError(
             f"{n} values are too many for the exact sign-flip test",
-            f"it goes through all 2^{n} sign assignments",
+            f"it enumerates all 2^{n} sign assignments",
             "use sign_flip_monte_carlo",
         )
     if n == 0 or np.isnan(x_N).any():
@@ -92,7 +92,7 @@ def sign_flip_monte_carlo(
 
 @dataclass(frozen=True)
 class Crossed:
-    """The mean over prompts x seeds with its two sources of noise, apart and combined."""
+    """The mean over prompts x seeds with its two sources of noise, separate and combined."""
 
     seeds: Interval
     prompts: Interval
@@ -105,7 +105,7 @@ def crossed_prompts_seeds(
     """Every prompt measured under every seed, [Q, S].
 
     ``seeds`` is a t interval on the S seed means, never a bootstrap of three; ``prompts`` resamples the Q
-    prompt means; ``combined`` adds both variances. It counts the residual twice, which errs on the wide side
+    prompt means; ``combined`` adds both variances. It counts the residual twice, which is conservative
     (Owen, Annals of Applied Statistics 1, 2007).
     """
     x_QS = np.asarray(values_QS, dtype=np.float64)
@@ -136,7 +136,7 @@ def family_interval(
     rng: np.random.Generator,
     level: float = 0.95,
 ) -> Interval:
-    """Family-balanced mean: every family counts the same, whatever the number of its models.
+    """Family-balanced mean: every family has the same weight, whatever the number of its models.
 
     From 8 families on, families are resampled; under 8 it is a t interval on family means, noted "few
     families".

@@ -1,4 +1,4 @@
-"""Sums of nats, bytes and tokens, and the ratios taken from them, last.
+"""Sums of nats, bytes and tokens, and ratios of sums.
 
 Axes: N documents (or other units), C columns, G labels.
 """
@@ -25,7 +25,7 @@ def ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> FloatArray:
 
 
 def nats_per_byte(nll_sum_N: npt.ArrayLike, num_bytes_N: npt.ArrayLike) -> float:
-    """Ratio of sums in nats per byte: all nats over all bytes, so long documents weigh as they should.
+    """Ratio of sums in nats per byte: all nats over all bytes, so documents count by their length.
 
     NaN where there are no bytes. ``num_bytes_N`` may as well be tokens; the unit follows.
     """

@@ -87,8 +87,8 @@ def literal(text: str) -> Markup:
     """Prose as HTML. What stands in `backticks` is code: a name, a command, not a measured number."""
     pieces = re.split(r"`([^`]+)`", text)
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
-        for place, piece in enumerate(pieces)
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)
+        for index, piece in enumerate(pieces)
     )
 
 

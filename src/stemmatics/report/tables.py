@@ -128,7 +128,9 @@ def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> 
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
         # the last of the least worth; words stay where rows could not be told apart without them
-        spare = [column for column in reversed(kept[1:]) if column.is_number or _told_apart(kept, column)]
+        spare = [
+            column for column in reversed(kept[1:]) if column.is_number or _rows_stay_distinct(kept, column)
+        ]
         kept.remove(min(spare or kept[1:], key=lambda column: column.worth))
     widths = _widths(kept, width)
     intervals_shown = any(column.has_interval for column in kept)
@@ -165,17 +167,17 @@ def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> 
 def _terminal_columns(table: Table, results: Mapping[str, Result], between: str) -> list[_Column]:
     columns = []
     has_intervals = interval_columns(table, results)
-    for place, title in enumerate(table.columns):
+    for index, title in enumerate(table.columns):
         cells = []
         for row in table.rows:
-            interval = interval_of(row[place], row, results)
+            interval = interval_of(row[index], row, results)
             ends = between + plain_interval(interval, results) if interval else ""
-            cells.append(plain_cell(row[place], results) + ends)
-        columns.append(_Column(title, cells, is_number_column(table.rows, place), has_intervals[place]))
+            cells.append(plain_cell(row[index], results) + ends)
+        columns.append(_Column(title, cells, is_number_column(table.rows, index), has_intervals[index]))
     return columns
 
 
-def _told_apart(columns: Sequence[_Column], without: _Column) -> bool:
+def _rows_stay_distinct(columns: Sequence[_Column], without: _Column) -> bool:
     """Whether the words of the other columns tell rows apart as well as with this one."""
     words = [column.cells for column in columns if not column.is_number]
     fewer = [column.cells for column in columns if not column.is_number and column is not without]
@@ -192,9 +194,9 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
     left = width - _least(columns)
     # words first: a number column only wants its title on one line
     by_lack = sorted(enumerate(columns), key=lambda item: (item[1].is_number, item[1].most - item[1].least))
-    for place, column in by_lack:
+    for index, column in by_lack:
         more = max(0, min(left, column.most - column.least))
-        widths[place] += more
+        widths[index] += more
         left -= more
     return widths
 

@@ -71,5 +71,5 @@ def lay_out(nodes: Sequence[Node]) -> Drawing:
         branches=branches,
         width=max((branch.end for branch in branches), default=0.0),
         height=2 * MARGIN + ROW * len(branches),
-        families=[(family, place % _NUM_COLOURS) for place, family in enumerate(families)],
+        families=[(family, index % _NUM_COLOURS) for index, family in enumerate(families)],
     )

@@ -71,20 +71,20 @@ class Cache:
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
         whole = {**record, "files": hashes, "sizes": sizes}
         write_json(folder / _RECORD, whole)
-        place = self.path(key)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(place, ignore_errors=True)
-        folder.rename(place)
+        target = self.path(key)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(target, ignore_errors=True)
+        folder.rename(target)
         return whole
 
     def entries(self) -> list[dict[str, Any]]:
         """Key, label and size in bytes of everything that is kept."""
-        found = []
+        entries = []
         for folder in sorted((self.root / "checkpoints").glob("*")):
             record = self.record(folder.name) or {}
             size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-            found.append({"key": folder.name, "label": record.get("label", ""), "num_bytes": size})
-        return found
+            entries.append({"key": folder.name, "label": record.get("label", ""), "num_bytes": size})
+        return entries
 
     def clear(self) -> int:
         """Remove everything that is kept; returns the number of checkpoints removed."""

@@ -208,8 +208,8 @@ class Ledger:
             key: {"files": record["files"], "checkpoint": record.get("checkpoint")}
             for key, record in self.fact_records(manifest["facts"]).items()
         }
-        asked = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
-        return key_of({**asked, "stemma": _without_places(manifest["stemma"]), "facts": facts})
+        requested = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
+        return key_of({**requested, "stemma": _without_locations(manifest["stemma"]), "facts": facts})
 
     def _table_path(self, table: str, key: str) -> Path:
         return self.root / "tables" / table / f"{key}.parquet"
@@ -230,7 +230,7 @@ def table_names(record: Mapping[str, Any]) -> list[str]:
     return sorted(name.split("/")[1] for name in record["files"])
 
 
-def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:
+def _without_locations(declared: Mapping[str, Any]) -> dict[str, Any]:
     """A declared stemma without what says only where things lie or how many work at once."""
     checkpoints = {
         name: {**source, "source": Path(source["source"]).name}

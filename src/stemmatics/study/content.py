@@ -55,15 +55,15 @@ def content_of(
 def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
     """Reasons of the facts that are not there, by probe and label."""
     reasons = reasons_of(facts, ledger)
-    found: dict[str, str] = {}
+    by_label: dict[str, str] = {}
     for key, reason in reasons.items():
-        found.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
-    return found
+        by_label.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
+    return by_label
 
 
 def reasons_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
     """Why facts are not there, by key; one that waited for another names it."""
-    reasons = {key: str(found["reason"]) for key, found in ledger.failures().items()}
+    reasons = {key: str(by_label["reason"]) for key, by_label in ledger.failures().items()}
     missing: dict[str, str] = {}
     for key, fact in facts.items():
         if ledger.has(key):

@@ -143,7 +143,7 @@ def differences(
         elif name not in computed:
             problems[name] = "does not follow from the sums: nothing computes it"
         elif type(computed[name]) is not type(stored[name]):
-            ours, theirs = (type(one).__name__.lower() for one in (computed[name], stored[name]))
+            ours, theirs = (type(result).__name__.lower() for result in (computed[name], stored[name]))
             problems[name] = f"is stored as {theirs}, the sums give {ours}"
         else:
             different = [

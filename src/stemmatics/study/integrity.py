@@ -12,7 +12,7 @@ from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 
 # tables with one row a document of their corpus
-_ONE_ROW_A_DOCUMENT = ("scores", "items")
+_PER_DOCUMENT_TABLES = ("scores", "items")
 
 
 def check_fact(ledger: Ledger, fact: Fact) -> str:
@@ -30,9 +30,9 @@ def check_fact(ledger: Ledger, fact: Fact) -> str:
         }:
             return "its files are not those that its record names: one is missing or was added"
         for name, expected in record["files"].items():
-            found = _check_file(ledger, name, expected, fact.key)
-            if found:
-                return f"{name}: {found}"
+            problem = _check_file(ledger, name, expected, fact.key)
+            if problem:
+                return f"{name}: {problem}"
         return _check_documents(ledger, fact, record["files"])
     except (UserError, KeyError, OSError, ValueError, TypeError) as error:
         return f"can't be read: {error}"
@@ -66,7 +66,7 @@ def _check_documents(ledger: Ledger, fact: Fact, files: dict[str, object]) -> st
     corpus = fact.needs.get("corpus")
     if corpus is None or not ledger.has(corpus.key):
         return ""
-    for table in _ONE_ROW_A_DOCUMENT:
+    for table in _PER_DOCUMENT_TABLES:
         if f"tables/{table}/{fact.key}.parquet" not in files:
             continue
         ids = "doc_id" if table == "scores" else "item_id"

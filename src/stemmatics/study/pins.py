@@ -30,7 +30,7 @@ def pin_sources(stemma: Stemma, on_event: Step = lambda _what: None, *, planning
 
 
 def _reckoned(pin: Pinning, planned: Callable[[Stemma, str], dict[str, object] | None]) -> Pinning:
-    def found(stemma: Stemma, name: str, on_event: Step) -> Mapping[str, object]:
+    def contents_(stemma: Stemma, name: str, on_event: Step) -> Mapping[str, object]:
         try:
             return pin(stemma, name, on_event)
         except UserError:
@@ -40,7 +40,7 @@ def _reckoned(pin: Pinning, planned: Callable[[Stemma, str], dict[str, object] |
             on_event(f"{name} is not at hand: planned by its declared size")
             return stand_in
 
-    return found
+    return contents_
 
 
 def _planned_checkpoint(stemma: Stemma, name: str) -> dict[str, object] | None:
@@ -79,11 +79,11 @@ def _corpus(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[
             "Write one template's text under render.template",
             code=2,
         )
-    found = contents(corpus)
-    if not found.num_documents:
+    contents_ = contents(corpus)
+    if not contents_.num_documents:
         raise UserError(f"corpus {name!r} is empty", "it has no documents", "Give at least one text")
     return {
-        "content_sha256": found.sha256,
-        "num_documents": found.num_documents,
-        "num_bytes": found.num_bytes,
+        "content_sha256": contents_.sha256,
+        "num_documents": contents_.num_documents,
+        "num_bytes": contents_.num_bytes,
     }

@@ -15,13 +15,13 @@ PAGE_LIBRARIES = ("stemmatics", *_PAGE)
 
 def versions() -> dict[str, str]:
     """Ours, Python's, and those of the libraries (as far as installed)."""
-    found = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
+    versions_ = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
     for name in (*_NUMBERS, *_PAGE):
         try:
-            found[name] = importlib.metadata.version(name)
+            versions_[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return versions_
 
 
 def hardware() -> dict[str, str]:

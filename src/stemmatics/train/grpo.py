@@ -41,7 +41,7 @@ class EncodedPrompts(GRPOTrainer):
     prompts: Prompts
 
     def _tokenize_prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        return [list(self.prompts.ids[int(place)]) for place in prompts], None, {}
+        return [list(self.prompts.ids[int(index)]) for index in prompts], None, {}
 
     def _send_telemetry(self) -> None:
         """Nothing leaves the machine."""
@@ -106,11 +106,11 @@ def fit_rewards(
     """
     recipe = stage.recipe
     per_step = recipe.model_copy(update={"batch_size": recipe.batch_size // stage.num_generations})
-    places = order_of(len(prompts.ids), per_step, conditions.rng())
+    indices = order_of(len(prompts.ids), per_step, conditions.rng())
 
     def rewards(prompts_: Sequence[str], completions: Sequence[str]) -> list[float]:
-        said = zip(prompts_, completions, strict=True)
-        return [reward(reply, prompts.items[int(place)]) for place, reply in said]
+        replies = zip(prompts_, completions, strict=True)
+        return [reward(reply, prompts.items[int(index)]) for index, reply in replies]
 
     with tempfile.TemporaryDirectory() as scratch:
         listener = RewardListener(recipe, conditions)
@@ -118,7 +118,7 @@ def fit_rewards(
             model=model,
             reward_funcs=lambda prompts, completions, **_: rewards(prompts, completions),
             args=_config(stage, Path(scratch), conditions),
-            train_dataset=Dataset.from_dict({"prompt": [str(place) for place in places]}),
+            train_dataset=Dataset.from_dict({"prompt": [str(index) for index in indices]}),
             processing_class=tokenizer,
             callbacks=[listener],
         )

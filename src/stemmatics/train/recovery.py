@@ -52,8 +52,10 @@ def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch
     """Cross-entropy of the labelled tokens, added up, in nats; in float32 whatever the logits are."""
     logits_BTV = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     targets_BT = batch["labels"][:, 1:]
-    told = targets_BT != IGNORED
-    return functional.cross_entropy(logits_BTV[:, :-1][told].float(), targets_BT[told], reduction="sum")
+    is_target_BT = targets_BT != IGNORED
+    return functional.cross_entropy(
+        logits_BTV[:, :-1][is_target_BT].float(), targets_BT[is_target_BT], reduction="sum"
+    )
 
 
 class _Collator:
@@ -65,8 +67,8 @@ class _Collator:
 
     def __call__(self, updates: Sequence[Update]) -> dict[str, Any]:
         (update,) = updates
-        places = micro_batches([len(row) for row in update.rows], self._most_positions)
-        batches = [self._padded([update.rows[place] for place in batch]) for batch in places]
+        batches_of_rows = micro_batches([len(row) for row in update.rows], self._most_positions)
+        batches = [self._padded([update.rows[row_index] for row_index in batch]) for batch in batches_of_rows]
         return {"batches": batches, "num_tokens": update.num_tokens}
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
@@ -74,9 +76,9 @@ class _Collator:
         ids_BT = torch.full((len(rows), longest), self._pad_id)
         labels_BT = torch.full((len(rows), longest), IGNORED)
         attended_BT = torch.zeros((len(rows), longest), dtype=torch.int64)
-        for place, row in enumerate(rows):
-            ids_BT[place, : len(row)] = labels_BT[place, : len(row)] = torch.tensor(row)
-            attended_BT[place, : len(row)] = 1
+        for row_index, row in enumerate(rows):
+            ids_BT[row_index, : len(row)] = labels_BT[row_index, : len(row)] = torch.tensor(row)
+            attended_BT[row_index, : len(row)] = 1
         return {"input_ids": ids_BT, "labels": labels_BT, "attention_mask": attended_BT}
 
 
@@ -139,8 +141,8 @@ def _last_whole(state: Path) -> Path | None:
     for folder in state.glob("checkpoint-*"):
         if not (folder / "trainer_state.json").is_file():
             shutil.rmtree(folder)
-    found = get_last_checkpoint(str(state))
-    return None if found is None else Path(found)
+    checkpoint = get_last_checkpoint(str(state))
+    return None if checkpoint is None else Path(checkpoint)
 
 
 def _with_counts(history: Sequence[Mapping[str, Any]], updates: Sequence[Update]) -> TrainingLog:

@@ -104,7 +104,7 @@ def micro_batches(lengths: Sequence[int], most_positions: int) -> list[list[int]
 
     Returns the rows' places, batch by batch, longest rows first.
     """
-    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     cost = [0.0] * (len(order) + 1)
     begins = [0] * (len(order) + 1)
     for end in range(1, len(order) + 1):

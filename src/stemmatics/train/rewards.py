@@ -16,7 +16,7 @@ def reward(reply: str, item: Mapping[str, Any]) -> float:
     The rules are those of evaluation: ``accepted`` holds answers of which one must be given first,
     ``instructions`` rules of form that must all be followed. A refusal gives no answer.
     """
-    accepted, instructions = _asked(item)
+    accepted, instructions = _requirements(item)
     right = classify_reply(reply) == "answer" and (not accepted or answers_first(reply, accepted))
     return float(right and all(follows(reply, instructions)))
 
@@ -30,7 +30,7 @@ def check_items(items: Sequence[Mapping[str, Any]]) -> None:
     if not items:
         raise UserError("the corpus has no items", "there is nothing to train on", "check its source")
     for index, item in enumerate(items):
-        accepted, instructions = _asked(item)
+        accepted, instructions = _requirements(item)
         if not accepted and not instructions:
             raise UserError(
                 f"item {index} has neither `accepted` answers nor `instructions`",
@@ -40,5 +40,5 @@ def check_items(items: Sequence[Mapping[str, Any]]) -> None:
         follows("", instructions)
 
 
-def _asked(item: Mapping[str, Any]) -> tuple[list[str], list[Mapping[str, Any]]]:
+def _requirements(item: Mapping[str, Any]) -> tuple[list[str], list[Mapping[str, Any]]]:
     return list(item.get("accepted") or []), list(item.get("instructions") or [])

@@ -123,13 +123,13 @@ def preference_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
         if isinstance(prompt, str):
             row = {
                 "prompt_ids": tokenizer(prompt)["input_ids"],
-                "chosen_ids": _answer(tokenizer, chosen),
-                "rejected_ids": _answer(tokenizer, rejected),
+                "chosen_ids": _completion_ids(tokenizer, chosen),
+                "rejected_ids": _completion_ids(tokenizer, rejected),
             }
         else:
             good, bad = (
-                supervised_row([*prompt, *answer], tokenizer, first=len(prompt))
-                for answer in (chosen, rejected)
+                supervised_row([*prompt, *completion], tokenizer, first=len(prompt))
+                for completion in (chosen, rejected)
             )
             size = _prompt_size(good)
             if good["input_ids"][:size] != bad["input_ids"][: _prompt_size(bad)]:
@@ -176,7 +176,7 @@ def _with_ends(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return [*bos, *ids, tokenizer.eos_token_id]
 
 
-def _answer(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def _completion_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
@@ -201,7 +201,9 @@ def _missing_bos(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[int
 
 
 def _prompt_size(row: Row) -> int:
-    return next((place for place, label in enumerate(row["labels"]) if label != IGNORED), len(row["labels"]))
+    return next(
+        (position for position, label in enumerate(row["labels"]) if label != IGNORED), len(row["labels"])
+    )
 
 
 def _reply(row: Row) -> list[int]:

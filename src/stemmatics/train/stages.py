@@ -164,7 +164,9 @@ def _recover(
     model, tokenizer = loaded
     _check_length(stage.recipe, model)
     updates = updates_of(texts(records), TextTokenizer(tokenizer), stage.recipe)
-    pad_id = next(one for one in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if one is not None)
+    pad_id = next(
+        token_id for token_id in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if token_id is not None
+    )
     adapted, log = recover(model, updates, stage.recipe, conditions, pad_id=pad_id, state=state)
     if merge:
         save_checkpoint(merged(adapted), tokenizer, out)

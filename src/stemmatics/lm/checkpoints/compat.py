@@ -82,9 +82,9 @@ def compare_descriptions(a: Description, b: Description) -> list[Finding]:
     """As ``compare``, for checkpoints that were read already."""
     findings = [*_tokenizer_findings(a, b), *_vocabulary_findings(a, b)]
     for field, severity, value, follows in _FIELDS:
-        said = value(a), value(b)
-        if said[0] != said[1]:
-            findings.append(Finding(field, str(said[0]), str(said[1]), severity, follows))
+        values = value(a), value(b)
+        if values[0] != values[1]:
+            findings.append(Finding(field, str(values[0]), str(values[1]), severity, follows))
     findings += _context_findings(a, b)
     order = ("by_byte", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
@@ -98,12 +98,12 @@ def _tokenizer_findings(a: Description, b: Description) -> list[Finding]:
             findings.append(Finding(f"token ids of {probe!r}", str(ids[0]), str(ids[1]), "by_byte", BY_BYTE))
     for side, each in (("a", a), ("b", b)):
         if "tokenizer_approximate" in each.flags:
-            said = [each.flags["tokenizer_approximate"] if side == name else "" for name in ("a", "b")]
+            values = [each.flags["tokenizer_approximate"] if side == name else "" for name in ("a", "b")]
             findings.append(
                 Finding(
                     "tokenizer_approximate",
-                    said[0],
-                    said[1],
+                    values[0],
+                    values[1],
                     "warning",
                     "loss of this checkpoint may be that of a text cut otherwise than in its training",
                 )

@@ -85,7 +85,7 @@ def repair(tokenizer: Any, path: Path) -> dict[str, str]:
         ``tokenizer_approximate`` where the rule is unknown or the repaired tokenizer does not give
         the probe strings back; nothing where the rebuilt tokenizer had the rule already.
     """
-    model, name, says_bos = _header(path)
+    model, name, declares_bos = _header(path)
     rule = RULES.get(name or "")
     if model != "gpt2" or rule is None:
         what = f"pre-tokenizer rule {name!r}" if model == "gpt2" else f"tokenizer kind {model!r}"
@@ -103,7 +103,7 @@ def repair(tokenizer: Any, path: Path) -> dict[str, str]:
     )
     backend.normalizer = normalizers.NFC() if rule.nfc else None
     backend.model.ignore_merges = rule.whole_words
-    if rule.adds_bos and not says_bos:
+    if rule.adds_bos and not declares_bos:
         tokenizer.add_bos_token = True
     after = [tokenizer.encode(probe, add_special_tokens=False) for probe in PROBES]
     lost = [

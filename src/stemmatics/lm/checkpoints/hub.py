@@ -100,7 +100,7 @@ class Repository:
         listing = memory.get(f"hub:{name}@{commit}") if commit else None
         if listing is None and not self.offline:
             try:
-                commit, listing = self._ask(wanted)
+                commit, listing = self._query(wanted)
             except (_http_error(), OSError) as error:
                 if offline is False:
                     raise UserError(
@@ -117,7 +117,7 @@ class Repository:
         self.names: list[str] = sorted(listing)
         self.lfs_sha256: dict[str, str | None] = listing
 
-    def _ask(self, wanted: str) -> tuple[str, dict[str, str | None]]:
+    def _query(self, wanted: str) -> tuple[str, dict[str, str | None]]:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 

@@ -229,19 +229,19 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, str]]:
     """Ids that end a text: the union over tokenizer, config and generation config; a flag if they differ."""
-    said = {
+    declared = {
         "tokenizer": tokenizer.eos_token_id,
         "config": model.config.get_text_config().eos_token_id,
         "generation_config": getattr(model.generation_config, "eos_token_id", None),
     }
     sets = {
-        place: frozenset([ids] if isinstance(ids, int) else ids)
-        for place, ids in said.items()
+        source: frozenset([ids] if isinstance(ids, int) else ids)
+        for source, ids in declared.items()
         if ids is not None
     }
     flags = {}
     if len(set(sets.values())) > 1:
-        each = ", ".join(f"{place} {sorted(ids)}" for place, ids in sets.items())
+        each = ", ".join(f"{source} {sorted(ids)}" for source, ids in sets.items())
         flags["end_of_text_differs"] = f"the files disagree ({each}); any of these ends a text"
     return tuple(sorted(frozenset().union(*sets.values()))), flags
 
@@ -249,8 +249,8 @@ def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, 
 def context_length(config: Any) -> int | None:
     """Positions that the model was made for; None where its config states no limit."""
     text = config.get_text_config()
-    found = (getattr(text, name, None) for name in CONTEXT_NAMES)
-    return next((int(value) for value in found if value), None)
+    lengths = (getattr(text, name, None) for name in CONTEXT_NAMES)
+    return next((int(value) for value in lengths if value), None)
 
 
 def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
@@ -267,8 +267,8 @@ def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
 def device_of(numerics: Numerics) -> torch.device:
     """The device; ``auto`` is the accelerator if there is one. UserError for one that is not there."""
     if numerics.device == "auto":
-        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return found or torch.device("cpu")
+        lengths = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return lengths or torch.device("cpu")
     try:
         device = torch.device(numerics.device)
         torch.empty(1, device=device)

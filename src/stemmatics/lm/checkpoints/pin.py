@@ -93,8 +93,8 @@ def parse(spec: str) -> CheckpointSpec:
     if local is not None:
         return local
     readings = []
-    for place in (i for i, sign in enumerate(spec) if sign == "+"):
-        base, adapter = _single(spec[:place]), _single(spec[place + 1 :])
+    for index in (i for i, sign in enumerate(spec) if sign == "+"):
+        base, adapter = _single(spec[:index]), _single(spec[index + 1 :])
         if base is not None and adapter is not None:
             readings.append((base, adapter))
     if len(readings) > 1:

@@ -20,10 +20,10 @@ class Correction(LogitsProcessor):
 
     def __init__(self, path: str | Path | None = None) -> None:
         """Read the weights; ``path`` is ``correction.safetensors`` beside this file if left out."""
-        found = load_file(Path(__file__).with_name("correction.safetensors") if path is None else path)
-        self.ids = found["ids"]
-        self.bias = found["bias"]
-        self.inverse_temperature = float(found["inverse_temperature"])
+        tensors = load_file(Path(__file__).with_name("correction.safetensors") if path is None else path)
+        self.ids = tensors["ids"]
+        self.bias = tensors["bias"]
+        self.inverse_temperature = float(tensors["inverse_temperature"])
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Corrected logits, of the shape of ``scores`` (..., vocabulary)."""

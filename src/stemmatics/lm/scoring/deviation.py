@@ -51,8 +51,8 @@ def first_sums(reader: Reader, documents: Iterable[Document]) -> list[DocumentSu
 
 def deviation(sums: Sequence[DocumentSums], exact: Sequence[DocumentSums]) -> float:
     """Nats/byte of ``sums`` minus nats/byte of ``exact``; NaN where no byte was scored."""
-    num_bytes = sum(one.num_bytes for one in exact)
+    num_bytes = sum(row.num_bytes for row in exact)
     difference = math.fsum(
-        one.nll_sum - other.nll_sum for one, other in zip(sums, exact, strict=True) if other.num_bytes
+        row.nll_sum - other.nll_sum for row, other in zip(sums, exact, strict=True) if other.num_bytes
     )
     return difference / num_bytes if num_bytes else math.nan

@@ -73,10 +73,10 @@ def read_transform(model: nn.Module, input_BL: Tensor) -> Transform | None:
     powers = 2.0 ** torch.arange(-10, 15, dtype=torch.float32)
     grid_G = torch.cat([powers, -powers, torch.zeros(1)])
 
-    def answer(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
+    def stand_in(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
         return grid_G.to(hidden_BLD.device).expand(*hidden_BLD.shape[:-1], -1).clone()
 
-    with answering(model.get_output_embeddings(), answer):
+    with answering(model.get_output_embeddings(), stand_in):
         seen = model(input_BL, **call_arguments(model)).logits
     if seen.shape[-1] != len(grid_G):
         return None

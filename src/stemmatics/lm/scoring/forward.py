@@ -62,9 +62,9 @@ def score(
         UserError: an id that the model lacks, windows that do not fit, a model that is not causal,
             or a single window that does not fit into memory.
     """
-    asked = frozenset(want)
-    if not asked <= MEASURES:
-        message = f"unknown measures {sorted(asked - MEASURES)}"
+    requested = frozenset(want)
+    if not requested <= MEASURES:
+        message = f"unknown measures {sorted(requested - MEASURES)}"
         raise ValueError(message)
     cutter = Cutter.of(scoring.windows, context_length=context_length, has_prefix=prefix_id is not None)
     was_training = model.training
@@ -77,7 +77,7 @@ def score(
             token_budget=numerics.token_budget,
             prefix_id=prefix_id,
             support_V=None if support_mask is None else torch.from_numpy(support_mask),
-            want=asked,
+            want=requested,
             on_event=on_event or (lambda _: None),
         )
         if isinstance(documents, Sequence):

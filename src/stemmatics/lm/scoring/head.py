@@ -71,13 +71,13 @@ class RunningScores:
     def add(self, first_id: int, logits_NK: Tensor) -> None:
         """Take in the logits of ids ``first_id`` and on. Destroys ``logits_NK``."""
         num_ids = logits_NK.shape[1]
-        place_N = self.target_N - first_id
-        inside_N = (place_N >= 0) & (place_N < num_ids)
-        found_N = logits_NK.gather(1, place_N.clamp(0, num_ids - 1)[:, None])[:, 0]
-        self.logit_N = torch.where(inside_N, found_N, self.logit_N)
+        offset_N = self.target_N - first_id
+        inside_N = (offset_N >= 0) & (offset_N < num_ids)
+        target_logit_N = logits_NK.gather(1, offset_N.clamp(0, num_ids - 1)[:, None])[:, 0]
+        self.logit_N = torch.where(inside_N, target_logit_N, self.logit_N)
         if "top_1" in self.want:
-            block_max_N, place_N = logits_NK.max(1)
-            self.top_1_N = torch.where(block_max_N > self.max_N, place_N + first_id, self.top_1_N)
+            block_max_N, offset_N = logits_NK.max(1)
+            self.top_1_N = torch.where(block_max_N > self.max_N, offset_N + first_id, self.top_1_N)
         else:
             block_max_N = logits_NK.amax(1)
         max_N = torch.maximum(self.max_N, block_max_N)

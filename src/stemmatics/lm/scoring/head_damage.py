@@ -62,8 +62,8 @@ def match(
         return (nll_sum(damaged(head, noise_SD, sigma), evaluated) - before) / evaluated.num_positions
 
     first = guess or _FIRST_GUESS * float(head.weight.float().std())
-    found = match_damage(delta_of, target, start=_near(delta_of, first, target))
-    return replace(found, num_evaluations=delta_of.cache_info().misses)
+    damage = match_damage(delta_of, target, start=_near(delta_of, first, target))
+    return replace(damage, num_evaluations=delta_of.cache_info().misses)
 
 
 def _near(delta_of: Callable[[float], float], first: float, target: float) -> float:

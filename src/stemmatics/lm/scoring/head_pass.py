@@ -207,9 +207,9 @@ def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
         for first in range(NODES_PER_DOUBLING):
             torch.mul(rest_bS, float(beta_J[first]), out=power_bS).clamp_(min=math.log(_NOTHING)).exp_()
             torch.sum(power_bS, 1, out=sums_bJ[:, first])
-            for place in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
+            for node in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
                 power_bS.square_().clamp_(min=_NOTHING)
-                torch.sum(power_bS, 1, out=sums_bJ[:, place])
+                torch.sum(power_bS, 1, out=sums_bJ[:, node])
     # a device may lack float64
     log_sums_BJ = sums_BJ.cpu().double().log().numpy()
     log_z_BJ: NDArray[np.float64] = log_sums_BJ + top_B1.cpu().double().numpy() * beta_J

@@ -65,9 +65,9 @@ def _by_block(model: nn.Module, blocks: Sequence[Block]) -> Iterator[None]:
 
 def hidden_by_block(model: nn.Module, ids_N: Tensor, blocks: Sequence[Block]) -> Tensor:
     """The head's inputs at every position, ``hidden_ND``, of rows that lie one after another."""
-    places_N = torch.cat([torch.arange(length).repeat(rows) for rows, length in blocks])
+    position_N = torch.cat([torch.arange(length).repeat(rows) for rows, length in blocks])
     with _by_block(model, blocks):
-        return capture_hidden(model, ids_N[None], position_ids=places_N[None].to(ids_N.device))[0]
+        return capture_hidden(model, ids_N[None], position_ids=position_N[None].to(ids_N.device))[0]
 
 
 def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:

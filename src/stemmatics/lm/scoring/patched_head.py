@@ -62,8 +62,8 @@ def fold_correction(
     Raises UserError where the head can't hold it: a bias needs a head with one, and after a soft cap or
     a scale neither weights nor bias act as they must.
     """
-    found = discover_head(model, context)
-    if found is None or found.transform != Transform():
+    head = discover_head(model, context)
+    if head is None or head.transform != Transform():
         raise UserError(
             f"the head of {type(model).__name__} can't hold a correction",
             "something after its product changes the logits again",

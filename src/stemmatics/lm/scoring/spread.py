@@ -76,8 +76,8 @@ def measure_spread(
 
     def add(row: dict[str, Any]) -> None:
         rows.append(row)
-        place = {"key": checkpoint, "probe": "spread", "label": row["setting"], "unit": "settings"}
-        on_event({**place, "done": len(rows), "total": len(settings)})
+        event = {"key": checkpoint, "probe": "spread", "label": row["setting"], "unit": "settings"}
+        on_event({**event, "done": len(rows), "total": len(settings)})
 
     add(row_of(reference, sample, sample.sums, sample.tokens_per_second))
     for i, group in enumerate(groups):
@@ -87,9 +87,11 @@ def measure_spread(
             reader = _reader(pinned, group[0], device, allow)
         for setting in group:
             add(_measured(reader, setting, sample))
-    size = f"{len(sample.documents)} documents, {sum(one.num_tokens for one in sample.sums):,} tokens"
-    said = f"{reference.name}; {size}, on {reader.loaded.model.device}"
-    return Spread(rows, advice(settings, rows), said)
+    size = (
+        f"{len(sample.documents)} documents, {sum(document.num_tokens for document in sample.sums):,} tokens"
+    )
+    description = f"{reference.name}; {size}, on {reader.loaded.model.device}"
+    return Spread(rows, advice(settings, rows), description)
 
 
 def _reference(pinned: Pin, device: str, allow: Mapping[str, bool]) -> Reader:
@@ -138,8 +140,8 @@ def _settings(reader: Reader, attention: str) -> list[list[Setting]]:
 
 def _runs(dtype: torch.dtype, device: torch.device) -> bool:
     try:
-        ones_22 = torch.ones(2, 2, dtype=dtype, device=device)
-        (ones_22 @ ones_22).softmax(-1)
+        matrix_22 = torch.ones(2, 2, dtype=dtype, device=device)
+        (matrix_22 @ matrix_22).softmax(-1)
     except (RuntimeError, TypeError):
         return False
     return True
@@ -154,11 +156,17 @@ def _documents(texts: Sequence[str]) -> Iterator[Document]:
 
 def _sample(reader: Reader, texts: Sequence[str]) -> Sample:
     """The first documents, cut so that the reference takes about ``SECONDS_A_PASS``."""
-    found = islice(tokenized(reader.tokenizer, _documents(texts), reader.prefix_id), NUM_DOCUMENTS)
+    documents_from_text = islice(
+        tokenized(reader.tokenizer, _documents(texts), reader.prefix_id), NUM_DOCUMENTS
+    )
     # Room for the pads of a neighbour.
     room = min(MAX_TOKENS, reader.context_length - max(PADS))
     # Without a prefix a single token has no loss.
-    documents = [one.first_tokens(room) for one in found if len(one.ids) > (reader.prefix_id is None)]
+    documents = [
+        document.first_tokens(room)
+        for document in documents_from_text
+        if len(document.ids) > (reader.prefix_id is None)
+    ]
     if not documents:
         raise UserError(
             "the texts hold no token to score",
@@ -166,15 +174,15 @@ def _sample(reader: Reader, texts: Sequence[str]) -> Sample:
             "name other texts with --text",
             code=2,
         )
-    longest = max(documents, key=lambda one: len(one.ids))
+    longest = max(documents, key=lambda document: len(document.ids))
     _pass(reader, [longest], 1)  # the first pass pays for memory and caches
     _, rate = _pass(reader, [longest], 1)
     affordable = int(rate * SECONDS_A_PASS)
     documents = documents[: max(MIN_DOCUMENTS, affordable // (2 * MIN_TOKENS))]
     limit = max(MIN_TOKENS, affordable // len(documents))
-    documents = [one.first_tokens(limit) for one in documents]
+    documents = [document.first_tokens(limit) for document in documents]
     sums, rate = _pass(reader, documents, 1)
-    if any("non_finite" in one.flags for one in sums):
+    if any("non_finite" in document.flags for document in sums):
         raise UserError(
             "the loss is no number already in float32 and one document at a time",
             "there is nothing to hold the other settings against",
@@ -209,7 +217,7 @@ def _pass(
 
 
 def _rate(sums: Sequence[DocumentSums], started: float) -> float:
-    return sum(one.num_tokens for one in sums) / max(time.perf_counter() - started, 1e-9)
+    return sum(document.num_tokens for document in sums) / max(time.perf_counter() - started, 1e-9)
 
 
 def _padded_pass(

@@ -69,8 +69,8 @@ def row_of(setting: Setting, sample: Sample, sums: Sequence[DocumentSums], rate:
     """A setting's row: its sums against the reference's on the same documents."""
     reference = sample.sums[: len(sums)]
     differences = np.array([a.nll_sum - b.nll_sum for a, b in zip(sums, reference, strict=True)])
-    allowed = [max(TOLERANCE, RELATIVE_TOLERANCE * one.nll_sum) for one in reference]
-    num_bytes = sum(one.num_bytes for one in sums)
+    allowed = [max(TOLERANCE, RELATIVE_TOLERANCE * row.nll_sum) for row in reference]
+    num_bytes = sum(row.num_bytes for row in sums)
     name = setting.name
     if not sums:
         name += " (can't be run here)"
@@ -78,7 +78,7 @@ def row_of(setting: Setting, sample: Sample, sums: Sequence[DocumentSums], rate:
         name += f" (slow: {len(sums)} documents)"
     return {
         "setting": name,
-        "nats/byte": math.fsum(one.nll_sum for one in sums) / num_bytes if num_bytes else math.nan,
+        "nats/byte": math.fsum(row.nll_sum for row in sums) / num_bytes if num_bytes else math.nan,
         "deviation": float(differences.sum()) / num_bytes if num_bytes else math.nan,
         "largest": float(np.abs(differences).max()) if len(sums) else math.nan,
         "same": bool(len(sums)) and bool((np.abs(differences) <= allowed).all()),
@@ -97,26 +97,26 @@ def advice(settings: Sequence[Setting], rows: Sequence[Mapping[str, Any]]) -> st
         f"{row['largest']:.1g} nats) at {row['tokens/s']:,.0f} tokens/s."
     )
     lower = [
-        (other, found)
-        for other, found in zip(settings, rows, strict=True)
-        if other.dtype != "float32" and not found["same"] and not math.isnan(found["tokens/s"])
+        (other, result)
+        for other, result in zip(settings, rows, strict=True)
+        if other.dtype != "float32" and not result["same"] and not math.isnan(result["tokens/s"])
     ]
     faster = [
-        (other, found)
-        for other, found in lower
-        if found["tokens/s"] > row["tokens/s"] and abs(found["deviation"]) < LARGEST_DEVIATION
+        (other, result)
+        for other, result in lower
+        if result["tokens/s"] > row["tokens/s"] and abs(result["deviation"]) < LARGEST_DEVIATION
     ]
     if faster:
-        other, found = max(faster, key=lambda pair: pair[1]["tokens/s"])
-        times = found["tokens/s"] / row["tokens/s"]
+        other, result = max(faster, key=lambda pair: pair[1]["tokens/s"])
+        times = result["tokens/s"] / row["tokens/s"]
         return (
             f"{first} {other.options} is {times:.1f} times as fast and moves the loss by "
-            f"{found['deviation']:+.1e} nats/byte: enough for differences that are far larger than that."
+            f"{result['deviation']:+.1e} nats/byte: enough for differences that are far larger than that."
         )
     if lower:
         each = " and ".join(
-            f"{other.dtype} ({found['deviation']:+.1e} nats/byte, {found['tokens/s']:,.0f} tokens/s)"
-            for other, found in lower
+            f"{other.dtype} ({result['deviation']:+.1e} nats/byte, {result['tokens/s']:,.0f} tokens/s)"
+            for other, result in lower
         )
         return f"{first} Not advised here: {each}."
     return first

@@ -48,10 +48,10 @@ def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None 
         digest.update(raw)
         num_documents += 1
         num_bytes += len(raw)
-    found = Contents(digest.hexdigest(), num_documents, num_bytes)
+    result = Contents(digest.hexdigest(), num_documents, num_bytes)
     if name is not None and memory is not None:
-        memory.put(name, list(astuple(found)))
-    return found
+        memory.put(name, list(astuple(result)))
+    return result
 
 
 def content_hash(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> str:

@@ -67,12 +67,12 @@ def text_source(argument: str, **settings: Any) -> Corpus:
 def records(source: Corpus, *, errors: Literal["refuse", "replace"] = "refuse") -> Iterator[Record]:
     """The raw records of a corpus in input order, at most ``max_documents``; also training material."""
     if source.path:
-        found = itertools.chain.from_iterable(_from_path(source, path, errors) for path in source.path)
+        records = itertools.chain.from_iterable(_from_path(source, path, errors) for path in source.path)
     elif source.dataset:
-        found = _from_hub(source)
+        records = _from_hub(source)
     else:
-        found = _from_generator(source)
-    return itertools.islice(found, source.max_documents)
+        records = _from_generator(source)
+    return itertools.islice(records, source.max_documents)
 
 
 def read(
@@ -102,7 +102,7 @@ def read(
         if source.role == "data":
             text, scored, flags = canonical_json(record.values), (), record.flags
         elif record.values.get(source.field) is None and source.render and "messages" in record.values:
-            text, scored = render(record.values["messages"], source.render, record.place, own_template)
+            text, scored = render(record.values["messages"], source.render, record.location, own_template)
             flags = record.flags | {"rendered"}
         else:
             text, scored, flags = _field_of(record, source), (), record.flags
@@ -131,7 +131,7 @@ def _from_hub(source: Corpus) -> Iterator[Record]:
             "the datasets library is not installed",
             "run pip install 'stemmatics[lm]'",
         ) from error
-    place = f"{source.dataset}:{source.dataset_split}"
+    location = f"{source.dataset}:{source.dataset_split}"
     try:
         stream = datasets.load_dataset(
             source.dataset,
@@ -141,11 +141,11 @@ def _from_hub(source: Corpus) -> Iterator[Record]:
             streaming=True,
         )
         for row, values in enumerate(stream):
-            yield Record(values, place, row, f"{place} row {row + 1}")
+            yield Record(values, location, row, f"{location} row {row + 1}")
     except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"can't read the Hub dataset {place}",
+            f"can't read the Hub dataset {location}",
             first,
             "check name, config, split and revision, or download it and name the files",
         ) from error

@@ -27,7 +27,7 @@ class Record:
     values: dict[str, Any]
     source: str
     row: int
-    place: str
+    location: str
     flags: frozenset[str] = field(default_factory=frozenset)
 
 
@@ -62,19 +62,19 @@ def files(path: str) -> list[tuple[Path, str]]:
             "check the spelling; a Hub dataset is written org/name",
             code=2,
         )
-    found: list[tuple[Path, str]] = []
+    files: list[tuple[Path, str]] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = [Path(folder) / name for name in names if not name.startswith(".") and ending(name)]
-        found.extend((file, file.relative_to(top).as_posix()) for file in inside)
-    if not found:
+        files.extend((file, file.relative_to(top).as_posix()) for file in inside)
+    if not files:
         raise UserError(
             f"no text in the folder {path}",
             f"a text ends in {', '.join(ENDINGS)}",
             "name another folder",
             code=2,
         )
-    return sorted(found, key=lambda item: item[1])
+    return sorted(files, key=lambda item: item[1])
 
 
 def records(path: Path, source: str, *, name: str, wanted: list[str], replace: bool) -> Iterator[Record]:
@@ -110,14 +110,14 @@ def _lines(path: Path, *, compressed: bool) -> BinaryIO:
     return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
 
 
-def _decoded(raw: bytes, place: str, *, replace: bool) -> tuple[str, frozenset[str]]:
+def _decoded(raw: bytes, location: str, *, replace: bool) -> tuple[str, frozenset[str]]:
     try:
         return raw.decode(), frozenset()
     except UnicodeDecodeError as error:
         if replace:
             return raw.decode(errors="replace"), frozenset({"replaced"})
         raise UserError(
-            f"{place} is not UTF-8",
+            f"{location} is not UTF-8",
             f"byte 0x{raw[error.start]:02x} at offset {error.start} begins no character",
             "convert it to UTF-8, or set errors: replace, which puts U+FFFD there and flags the document",
         ) from error
@@ -128,21 +128,21 @@ def _json_lines(lines: BinaryIO, source: str, *, replace: bool) -> Iterator[Reco
         line = raw.removeprefix(b"\xef\xbb\xbf") if row == 0 else raw
         if not line.strip():
             continue
-        place = f"{source} line {row + 1}"
-        text, flags = _decoded(line, place, replace=replace)
+        location = f"{source} line {row + 1}"
+        text, flags = _decoded(line, location, replace=replace)
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"{place} is not JSON", str(error), "each line of a .jsonl file holds one JSON object"
+                f"{location} is not JSON", str(error), "each line of a .jsonl file holds one JSON object"
             ) from error
         if not isinstance(values, dict):
             raise UserError(
-                f"{place} is not a record",
+                f"{location} is not a record",
                 f"it is a JSON {type(values).__name__}",
                 'write one object a line, for example {"text": "..."}',
             )
-        yield Record(values, source, row, place, flags)
+        yield Record(values, source, row, location, flags)
 
 
 def _parquet(path: Path, source: str, wanted: list[str], *, replace: bool) -> Iterator[Record]:
@@ -154,20 +154,20 @@ def _parquet(path: Path, source: str, wanted: list[str], *, replace: bool) -> It
         row = 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns):
             for index in range(batch.num_rows):
-                place = f"{source} row {row + 1}"
+                location = f"{source} row {row + 1}"
                 values: dict[str, Any] = dict.fromkeys(have)
                 flags: frozenset[str] = frozenset()
                 for column in columns:
-                    values[column], seen = _cell(batch.column(column)[index], place, replace=replace)
+                    values[column], seen = _cell(batch.column(column)[index], location, replace=replace)
                     flags |= seen
-                yield Record(values, source, row, place, flags)
+                yield Record(values, source, row, location, flags)
                 row += 1
     except pa.ArrowInvalid as error:
         raise UserError(f"can't read {source}", str(error), "check that the file is whole") from error
 
 
-def _cell(cell: pa.Scalar, place: str, *, replace: bool) -> tuple[Any, frozenset[str]]:
+def _cell(cell: pa.Scalar, location: str, *, replace: bool) -> tuple[Any, frozenset[str]]:
     """A value; text through its own bytes, since parquet doesn't promise that they are UTF-8."""
     if cell.is_valid and (pa.types.is_string(cell.type) or pa.types.is_large_string(cell.type)):
-        return _decoded(cell.as_buffer().to_pybytes(), place, replace=replace)
+        return _decoded(cell.as_buffer().to_pybytes(), location, replace=replace)
     return cell.as_py(), frozenset()

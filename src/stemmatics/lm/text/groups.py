@@ -84,12 +84,12 @@ def _components(signatures_NP: np.ndarray) -> np.ndarray:
         bucket_N = np.unique(keys_N, return_inverse=True)[1]
         order = np.argsort(bucket_N, kind="stable")
         cuts = np.flatnonzero(np.diff(bucket_N[order])) + 1
-        found = [
+        matches = [
             _verified(signatures_NP, members, labels_N[members])
             for members in np.split(order, cuts)
             if len(members) > 1
         ]
-        edges.extend(pairs for pairs in found if len(pairs))
+        edges.extend(pairs for pairs in matches if len(pairs))
         if edges:
             left, right = np.concatenate(edges).T
             graph = coo_array((np.ones(len(left)), (left, right)), shape=(num_documents, num_documents))
@@ -101,14 +101,14 @@ def _verified(signatures_NP: np.ndarray, members: np.ndarray, labels: np.ndarray
     """Pairs [num_pairs, 2] of one bucket that are similar enough and not yet connected."""
     labels = labels.copy()
     pairs: list[np.ndarray] = []
-    for place, member in enumerate(members[:-1]):
-        apart = np.flatnonzero(labels[place + 1 :] != labels[place]) + place + 1
+    for position, member in enumerate(members[:-1]):
+        apart = np.flatnonzero(labels[position + 1 :] != labels[position]) + position + 1
         if not len(apart):
             continue
         same_share = (signatures_NP[members[apart]] == signatures_NP[member]).mean(axis=1)
         joined = apart[same_share >= JACCARD]
         pairs.append(np.stack([np.full(len(joined), member), members[joined]], axis=1))
-        labels[np.isin(labels, labels[joined])] = labels[place]
+        labels[np.isin(labels, labels[joined])] = labels[position]
     return np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)
 
 

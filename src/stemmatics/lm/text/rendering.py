@@ -42,7 +42,7 @@ def template_renderer(template: str) -> Renderer:
 
 
 def render(
-    messages: Any, settings: Render, place: str, own: Renderer | None
+    messages: Any, settings: Render, location: str, own: Renderer | None
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The conversation's text and the UTF-8 byte spans of what the scored role says.
 
@@ -56,36 +56,36 @@ def render(
     apply = own if settings.template == "own" else template_renderer(settings.template)
     if apply is None:
         raise UserError(
-            f"{place} can't be rendered",
+            f"{location} can't be rendered",
             "'own' means a checkpoint's chat template, and none is at hand here",
             "give the text of a template",
             code=2,
         )
-    _refuse_other_than_messages(messages, place)
+    _refuse_other_than_messages(messages, location)
     try:
         whole = apply(messages, False)
         spans = [
-            _span(apply, messages, position, whole, place)
+            _span(apply, messages, position, whole, location)
             for position, message in enumerate(messages)
             if message["role"] == settings.role
         ]
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise UserError(
-            f"{place} can't be rendered",
+            f"{location} can't be rendered",
             f"the chat template refuses it: {error}",
             "mend the record or name another template",
         ) from error
     if not spans:
         spoken = ", ".join(sorted({message["role"] for message in messages})) or "none"
         raise UserError(
-            f"{place} has no message of the role {settings.role!r}",
+            f"{location} has no message of the role {settings.role!r}",
             f"its roles: {spoken}",
             "name one of them as the scored role",
         )
     return whole, tuple(spans)
 
 
-def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place: str) -> tuple[int, int]:
+def _span(apply: Renderer, messages: list[Any], position: int, whole: str, location: str) -> tuple[int, int]:
     """Byte span of one message in the whole conversation."""
     until = apply(messages[: position + 1], False)
     if messages[position]["role"] == "assistant":
@@ -96,7 +96,7 @@ def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place
         before = until[:begin] if begin >= 0 and until.startswith(earlier) else None
     if before is None or not (until.startswith(before) and whole.startswith(until)):
         raise UserError(
-            f"the scored part of {place} can't be told",
+            f"the scored part of {location} can't be told",
             "the chat template changes earlier text when later messages are added",
             "use a template that only adds text at the end",
         )
@@ -108,7 +108,7 @@ def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place
     return begin, end
 
 
-def _refuse_other_than_messages(messages: Any, place: str) -> None:
+def _refuse_other_than_messages(messages: Any, location: str) -> None:
     fine = isinstance(messages, list) and all(
         isinstance(message, dict)
         and isinstance(message.get("role"), str)
@@ -117,7 +117,7 @@ def _refuse_other_than_messages(messages: Any, place: str) -> None:
     )
     if not fine:
         raise UserError(
-            f"the messages of {place} can't be read",
+            f"the messages of {location} can't be read",
             "each must have a role and a content, both text",
             'write [{"role": "user", "content": "..."}, ...]',
         )

@@ -33,8 +33,8 @@ def token_classes(raw: bytes, encoding: Encoding) -> np.ndarray:
     num_bytes = len(bytes_B)
     if num_bytes == 0 or len(starts_T) == 0:
         return np.full(len(starts_T), WHITE_SPACE, dtype=np.int8)
-    places_B = np.where(_WHITE[bytes_B], num_bytes, np.arange(num_bytes))
-    next_visible_B = np.append(np.minimum.accumulate(places_B[::-1])[::-1], num_bytes)
+    visible_B = np.where(_WHITE[bytes_B], num_bytes, np.arange(num_bytes))
+    next_visible_B = np.append(np.minimum.accumulate(visible_B[::-1])[::-1], num_bytes)
     first_T = next_visible_B[starts_T]
     seen_T = np.minimum(first_T, num_bytes - 1)
     inside_B = np.concatenate([[False], _word_bytes(raw, bytes_B)])  # is the byte before b in a word?

@@ -105,13 +105,16 @@ class FastTokens:
     def encode_batch(self, texts: Sequence[str], *, parse_control: bool) -> list[Pieces]:
         """Ids and readings of each text; offsets are fetched by ``with_offsets``, since they cost time."""
         encoder = self._encoder(parse_control)
-        found = encoder.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [Pieces(one.ids, [self._readings[index] for index in one.ids], None) for one in found]
+        encodings = encoder.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [
+            Pieces(encoding.ids, [self._readings[index] for index in encoding.ids], None)
+            for encoding in encodings
+        ]
 
     def with_offsets(self, text: str, *, parse_control: bool) -> Pieces:
         """The same for one text, with character offsets."""
-        one = self._encoder(parse_control).encode(text, add_special_tokens=False)
-        return Pieces(one.ids, [self._readings[index] for index in one.ids], one.offsets)
+        encoding = self._encoder(parse_control).encode(text, add_special_tokens=False)
+        return Pieces(encoding.ids, [self._readings[index] for index in encoding.ids], encoding.offsets)
 
     def _encoder(self, parse_control: bool) -> Tokenizer:
         if not parse_control:

@@ -29,7 +29,7 @@ def byte_alphabet() -> dict[str, int]:
     """Character → byte of byte-level BPE (GPT-2's ``bytes_to_unicode``, inverted)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    shifted = {chr(256 + place): byte for place, byte in enumerate(others)}
+    shifted = {chr(256 + index): byte for index, byte in enumerate(others)}
     return {chr(byte): byte for byte in printable} | shifted
 
 
@@ -52,8 +52,8 @@ def plain_reading(
     ``continuing`` is the mark of a piece inside a word (``##``), ``ending`` that of a word's last
     piece (``</w>``); empty where the tokenizer has none.
     """
-    if byte_fallback and (found := BYTE_TOKEN.fullmatch(piece)):
-        return bytes([int(found[1], 16)])
+    if byte_fallback and (match := BYTE_TOKEN.fullmatch(piece)):
+        return bytes([int(match[1], 16)])
     bare = piece.removeprefix(continuing).removesuffix(ending)
     return (bare.replace(SPACE_MARK, " ") if space_mark else bare).encode()
 

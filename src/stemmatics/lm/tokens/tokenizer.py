@@ -76,9 +76,10 @@ class TextTokenizer:
         Raises:
             UserError: the tokenizer alters a text and tells nothing about where.
         """
-        found = self._tokens.encode_batch(texts, parse_control=rendered)
+        encoded = self._tokens.encode_batch(texts, parse_control=rendered)
         return [
-            self._spanned(text, pieces, rendered=rendered) for text, pieces in zip(texts, found, strict=True)
+            self._spanned(text, pieces, rendered=rendered)
+            for text, pieces in zip(texts, encoded, strict=True)
         ]
 
     def _spanned(self, text: str, pieces: Pieces, *, rendered: bool) -> Encoding:
@@ -151,8 +152,8 @@ class TextTokenizer:
         for index in self.special_ids - {self.hf.unk_token_id}:
             name = self._name(index)
             texts = [name, f"a{name}b", f"a {name} b", f"{name}\n{name}"]
-            found = self._tokens.encode_batch(texts, parse_control=False)
-            if any(index in pieces.ids for pieces in found):
+            encoded = self._tokens.encode_batch(texts, parse_control=False)
+            if any(index in pieces.ids for pieces in encoded):
                 leaking.add(name)
         # A single character ("!" as padding) is ordinary text too, whatever else its id is used for.
         return {name for name in leaking - self._tokens.built if len(name) > 1}

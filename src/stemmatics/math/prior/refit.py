@@ -46,8 +46,8 @@ def refit_one_step(
 ) -> Floats:
     """Displacements of (beta, b) under document weights, one Newton step each, shape (R, K + 1).
 
-    ``solution`` and ``penalty`` must belong to each other. Coordinates that the solution holds stay
-    held: ids that are not free, and beta at an end of its range.
+    ``solution`` and ``penalty`` must belong together. Coordinates that are fixed in the solution
+    stay fixed: ids that are not free, and beta at an end of its range.
     """
     if weight_RD.shape[1] != fit.num_documents:
         raise UserError(
@@ -78,12 +78,12 @@ def _solve(
     """H^-1 on the directions whose entries in ``summed_F`` sum to 0 (all directions where none is)."""
     if not summed_F.any():
         return np.asarray(cho_solve(cho_factor(hessian_FF), right_FR))
-    ones_F = summed_F.astype(np.float64)
+    indicator_F = summed_F.astype(np.float64)
     # Adding a multiple of 1 1' changes nothing on that subspace and makes the matrix definite.
-    scale = float(np.trace(hessian_FF)) / ones_F.sum() ** 2
-    factor = cho_factor(hessian_FF + scale * np.outer(ones_F, ones_F))
-    plain_FR, shift_F = cho_solve(factor, right_FR), cho_solve(factor, ones_F)
-    return np.asarray(plain_FR - np.outer(shift_F, ones_F @ plain_FR) / (ones_F @ shift_F))
+    scale = float(np.trace(hessian_FF)) / indicator_F.sum() ** 2
+    factor = cho_factor(hessian_FF + scale * np.outer(indicator_F, indicator_F))
+    plain_FR, shift_F = cho_solve(factor, right_FR), cho_solve(factor, indicator_F)
+    return np.asarray(plain_FR - np.outer(shift_F, indicator_F @ plain_FR) / (indicator_F @ shift_F))
 
 
 def refit_fully(
@@ -95,7 +95,7 @@ def refit_fully(
     gap: float = DEFAULT_GAP,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Floats:
-    """The same displacements by a whole fit per row of weights: the check of ``refit_one_step``."""
+    """The same displacements by a full fit per row of weights, to check ``refit_one_step``."""
     start = solution.correction
     rows = []
     for weight_D in weight_RD:
