@@ -232,7 +232,7 @@ def truncated_and_hash_mended(forger):
     record["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "num_bytes": len(data)}
     forger.record_path(key).write_text(json.dumps(record))
     forger.write_manifest()
-    return [key[:16], "is broken"]
+    return [key[:16], "is corrupt"]
 
 
 def not_a_number(forger):

@@ -1,4 +1,4 @@
-"""The run folder: tables of sums, one file a fact, the fact's record written last."""
+"""The run folder: tables of sums, one file per fact and table, and a record per fact, written last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from stemmatics.store.index import RecordIndex
 from stemmatics.store.schema import SCHEMA_VERSION, schemas
 
 _MARK = b"stemmatics"
-# what a manifest must have, and of which kind
+# required fields of a manifest and their types
 _MANIFEST = {
     "stemma": dict,
     "pins": dict,
@@ -51,7 +51,7 @@ class Ledger:
         return os.path.isfile(f"{self.root}/facts/{key}.json")  # noqa: PTH113 - called for every fact, several times
 
     def record(self, fact: Fact, tables: Mapping[str, pa.Table], **extra: Any) -> None:
-        """Store a fact's tables, then its record. ``extra`` is plain data kept in the record."""
+        """Store a fact's tables, then its record with ``extra`` (plain data)."""
         files: dict[str, Any] = {}
         for name, table in tables.items():
             path = self._table_path(name, fact.key)
@@ -69,7 +69,7 @@ class Ledger:
         self._failure_path(fact.key).unlink(missing_ok=True)
 
     def read(self, table: str, key: str) -> pa.Table:
-        """One fact's rows of one table. Raises UserError where the file is missing or broken."""
+        """One fact's rows of one table. Raises UserError where the file is missing or corrupt."""
         path = self._table_path(table, key)
         try:
             with pq.ParquetFile(path) as file:
@@ -78,11 +78,11 @@ class Ledger:
             raise UserError(
                 f"{path} is missing",
                 "the run's records say that it was written",
-                "Run the study again; it makes what is missing",
+                "Run the study again; it recreates missing facts",
             ) from None
         except (pa.ArrowException, OSError) as error:
             raise UserError(
-                f"{path} is broken",
+                f"{path} is corrupt",
                 str(error).splitlines()[0],
                 "Delete the fact's record in facts/ and run the study again",
             ) from None
@@ -94,11 +94,11 @@ class Ledger:
         return table_names(self.fact_record(key))
 
     def files_of(self, key: str) -> list[Path]:
-        """A fact's table files that are there, whatever its record says."""
+        """A fact's table files that exist, whether or not its record names them."""
         return [path for name in schemas() if (path := self._table_path(name, key)).is_file()]
 
     def private_files(self, key: str) -> list[Path]:
-        """What a fact left under ``private/``, named by its key."""
+        """A fact's files under ``private/``, which are named by its key."""
         return sorted((self.root / "private").glob(f"*-{key}.*"))
 
     def fact_record(self, key: str) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Ledger:
         return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def fail(self, fact: Fact, reason: str) -> None:
-        """Remember why a fact failed; ``status`` shows it, ``--retry-failed`` tries again."""
+        """Record why a fact failed; ``status`` shows it, ``--retry-failed`` retries it."""
         write_json(self._failure_path(fact.key), {**fact.description, "label": fact.label, "reason": reason})
 
     def failures(self) -> dict[str, dict[str, Any]]:
@@ -143,15 +143,15 @@ class Ledger:
         }
 
     def forget_failures(self) -> None:
-        """Let failed facts be tried again."""
+        """Forget all failures, so that these facts are tried again."""
         shutil.rmtree(self.root / "failed", ignore_errors=True)
 
     def forget_failure(self, key: str) -> None:
-        """Forget one failure: nobody asks for its fact any more."""
+        """Forget one failure, for a fact that is no longer needed."""
         self._failure_path(key).unlink(missing_ok=True)
 
     def drop(self, key: str) -> None:
-        """Remove a fact: its record first, so that it is never half there."""
+        """Remove a fact: its record first, so that no incomplete fact counts as done."""
         files = self.fact_record(key)["files"]
         self._record_path(key).unlink()
         for name in files:
@@ -159,11 +159,11 @@ class Ledger:
 
     @property
     def manifest_path(self) -> Path:
-        """Where the manifest lies."""
+        """Path of the manifest."""
         return self.root / "manifest.json"
 
     def manifest(self) -> dict[str, Any]:
-        """What was asked and what it was made with. Raises UserError where this is no run."""
+        """The request and how it was run. Raises UserError where the folder is not a run."""
         try:
             manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -177,7 +177,7 @@ class Ledger:
             raise UserError(
                 f"{self.manifest_path} is not valid JSON",
                 str(error),
-                "Run the study again: the manifest is rewritten whole",
+                "Run the study again: it rewrites the manifest",
             ) from None
         if not isinstance(manifest, dict):
             manifest = {"schema_version": SCHEMA_VERSION}
@@ -190,20 +190,20 @@ class Ledger:
         for name, kind in _MANIFEST.items():
             if not isinstance(manifest.get(name), kind):
                 raise UserError(
-                    f"{self.manifest_path} is not whole",
-                    f"{name!r} is missing or not what it should be",
-                    "Run the study again: the manifest is rewritten whole",
+                    f"{self.manifest_path} is incomplete",
+                    f"{name!r} is missing or of the wrong type",
+                    "Run the study again: it rewrites the manifest",
                 )
         return manifest
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Rewrite the manifest whole; its digest is computed here."""
+        """Replace the manifest; computes its digest."""
         body = {**manifest, "schema_version": SCHEMA_VERSION}
         body["digest"] = self.digest(body)
         write_json(self.manifest_path, body)
 
     def digest(self, manifest: Mapping[str, Any]) -> str:
-        """What was asked, with the content of every current fact; no clock, no places, no workers."""
+        """Hash of the request and the content of all its facts; not of times, locations or workers."""
         facts = {
             key: {"files": record["files"], "checkpoint": record.get("checkpoint")}
             for key, record in self.fact_records(manifest["facts"]).items()
@@ -221,7 +221,7 @@ class Ledger:
         return self.root / "failed" / f"{key}.json"
 
     def table_files(self) -> Iterator[Path]:
-        """Every file under ``tables``, parts that a crash left included."""
+        """Every file under ``tables``, including part files left by a crash."""
         yield from sorted((self.root / "tables").glob("*/*.parquet*"))
 
 
@@ -231,7 +231,7 @@ def table_names(record: Mapping[str, Any]) -> list[str]:
 
 
 def _without_locations(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """A declared stemma without what says only where things lie or how many work at once."""
+    """A declared stemma without file locations and numbers of workers."""
     checkpoints = {
         name: {**source, "source": Path(source["source"]).name}
         for name, source in declared.get("checkpoints", {}).items()
@@ -258,6 +258,6 @@ def _check_mark(path: Path, rows: pa.Table, table: str, key: str) -> None:
     if mark.get("table") != table or mark.get("key") != key:
         raise UserError(
             f"{path} holds another fact's rows",
-            f"inside it says table {mark.get('table')!r}, key {str(mark.get('key'))[:12]!r}",
-            "Put the right file back, or run the study again",
+            f"its metadata says table {mark.get('table')!r}, key {str(mark.get('key'))[:12]!r}",
+            "Restore the original file, or run the study again",
         )

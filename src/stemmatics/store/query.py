@@ -9,10 +9,10 @@ from stemmatics.store.schema import schemas
 
 
 def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
-    """An in-memory database with a view a table; ``fact`` holds each row's fact key.
+    """An in-memory database with a view per table; the column ``fact`` has each row's fact key.
 
-    A view has the rows of the manifest's facts: not those of earlier settings, not files that no
-    record names. Reads Parquet only: nothing is ever written back.
+    Views have the rows of the manifest's facts only: not those of earlier settings, nor of files without a
+    record. The Parquet files are never written.
     """
     connection = duckdb.connect(":memory:")
     for name, paths in _files(ledger).items():
@@ -25,7 +25,7 @@ def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
 
 
 def stored_tables(ledger: Ledger) -> list[str]:
-    """Names of the tables that have rows' files, in the schema's order."""
+    """Names of the tables that have files, in the order of the schemas."""
     return list(_files(ledger))
 
 

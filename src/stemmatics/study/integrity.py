@@ -1,4 +1,4 @@
-"""Is a stored fact what its record says, and does its record say what was asked?"""
+"""Checks that a stored fact matches its record, and that the record matches the fact's description."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stemmatics.core.keys import canonical_json
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 
-# tables with one row a document of their corpus
+# tables with one row per document of their corpus
 _PER_DOCUMENT_TABLES = ("scores", "items")
 
 
 def check_fact(ledger: Ledger, fact: Fact) -> str:
-    """What is wrong with a fact's files, or the empty string."""
+    """The first problem with a fact's record and files, or the empty string."""
     if not ledger.has(fact.key):
         reason = ledger.failures().get(fact.key, {}).get("reason")
         return f"failed when it ran: {reason}" if reason else "missing from the run"
@@ -62,7 +62,7 @@ def _not_finite(table: pa.Table) -> str:
 
 
 def _check_documents(ledger: Ledger, fact: Fact, files: dict[str, object]) -> str:
-    """Every document of the corpus has its row, and only those."""
+    """Exactly the documents of the corpus must have rows."""
     corpus = fact.needs.get("corpus")
     if corpus is None or not ledger.has(corpus.key):
         return ""

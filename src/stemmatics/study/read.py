@@ -1,4 +1,4 @@
-"""A finished run read back: its requests, its stored results, and its page."""
+"""Reading a finished run: its requests, stored results and page."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run as its folder describes it; nothing else is needed."""
+    """A run as described by its folder."""
 
     ledger: Ledger
     manifest: dict[str, Any]
@@ -51,15 +51,15 @@ def open_run(root: Path, *, indexed: bool = True) -> OpenRun:
         raise UserError(
             f"the manifest of {root} is incomplete",
             f"{type(error).__name__}: {error}",
-            "Run the study again: the manifest is rewritten whole",
+            "Run the study again: it rewrites the manifest",
         ) from None
     return OpenRun(ledger, manifest, pinned, requests)
 
 
 def load_evaluations(run: OpenRun, *measures: str) -> list[Evaluation]:
-    """The stored results of a run's measures (all, or those named); nothing is estimated.
+    """The stored results of a run's measures (all, or those named); nothing is recomputed.
 
-    Raises UserError where they were not stored, since the study was not finished.
+    Raises UserError where they are missing because the study was not finished.
     """
     evaluations = []
     for request in run.requests:
@@ -70,7 +70,7 @@ def load_evaluations(run: OpenRun, *measures: str) -> list[Evaluation]:
             raise UserError(
                 f"{run.ledger.root} has no results of {request.name}",
                 "the study was not finished",
-                "Run it again: it continues where it stopped",
+                "Run it again: it continues from where it stopped",
             )
         evaluations.append(load_evaluation(run.pinned, request, run.ledger, key))
     return evaluations

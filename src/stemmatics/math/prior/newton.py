@@ -195,7 +195,9 @@ def minimise(
     came.
     """
     if not (coordinates.temperature or coordinates.free_K.any()):
-        raise UserError("Nothing can be fitted", "no id is a target and beta is fixed", "use more text")
+        raise UserError(
+            "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
+        )
     point = objective.point(start)
     passes, products, first_norm = 1, 0, 0.0
     for step in range(_MAX_STEPS + 1):
