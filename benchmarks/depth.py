@@ -1,9 +1,9 @@
-"""What the whole depth profile costs: all boundaries and both crossed cells, against whole passes.
+"""Cost of the whole depth profile, all boundaries and both crossed cells, in passes of the model.
 
-Layer evaluations are counted by hooks; seconds are measured on the same models and events, ours and
-the plain way in turns. The plain way runs a whole model for every cell, its layer inputs replaced at
-the boundary: 2 L passes. The goal is at most L + 2 passes of the whole model, in evaluations and in
-seconds, readouts included. A pass is timed on both models in turns, as any crossing has to run them.
+Layer evaluations are counted by hooks; seconds are measured on the same models and events, for ours and
+for the plain way in turns. The plain way runs a whole model for every cell, with its layer inputs replaced
+at the boundary: 2 L passes. The goal is at most L + 2 passes of the whole model, in evaluations and in
+seconds, including readouts. A pass is timed on both models in turns, since any crossing runs both.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ REPEATS = 7
 
 
 def make_pair() -> tuple[LlamaForCausalLM, LlamaForCausalLM]:
-    """Two models of 16 layers of width 256, the second near the first."""
+    """Two models of 16 layers of width 256, the second a small change of the first."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=8192,
@@ -48,7 +48,7 @@ def make_pair() -> tuple[LlamaForCausalLM, LlamaForCausalLM]:
 
 
 def make_events() -> list[Event]:
-    """Prefixes of one length, so that they make one batch."""
+    """Prefixes of equal length, so that they form one batch."""
     draw = np.random.default_rng(0)
     return [
         Event(index, index, "first", tuple(draw.integers(8192, size=LENGTH).tolist()), 1, 2, 0)
@@ -98,7 +98,7 @@ def plain(
 
 
 def main() -> int:
-    """Print both sides; 1 where the goal is missed."""
+    """Print both sides; returns 1 if the goal is missed."""
     pair, events = make_pair(), make_events()
     first, second = (Crossable(model) for model in pair)
     crossing = Crossing(first, second, resolve_boundaries("profile", NUM_LAYERS))
@@ -157,9 +157,9 @@ def _difference(cells: list, ends: dict[int, list[torch.Tensor]], reader: Crossa
     """Largest difference of our margins from those of the plain way, under the descendant's readout."""
     ours = {(cell.event, cell.boundary): cell.margins for cell in cells if cell.readout == "descendant"}
     worst = 0.0
-    for boundary, cells in ends.items():
+    for boundary, states in ends.items():
         for index in range(len(CELLS)):
-            logits_BV = reader.read_out(cells[index][:, None])[:, 0].double()
+            logits_BV = reader.read_out(states[index][:, None])[:, 0].double()
             margins_B = (logits_BV[:, 2] - logits_BV[:, 1]).tolist()
             worst = max(
                 worst, *(abs(margin - ours[row, boundary][index]) for row, margin in enumerate(margins_B))

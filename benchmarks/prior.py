@@ -1,4 +1,4 @@
-"""What the joint fit costs: Newton's method on cached columns against the published search over T.
+"""Cost of the joint fit: Newton's method on cached columns against the published search over T.
 
 SmolLM2-135M-Instruct and a descendant that is trained in place; FIT is the Python language reference.
 *Ours*: one head pass that keeps K columns and the log-partition of the rest, then one convex fit of bias
@@ -14,7 +14,7 @@ that there is little to save. That case is printed too (``descendant, all``: eve
 rarest), on the columns alone, without a goal of time. For the base too the reference runs on the columns
 alone, since a search over the whole head takes minutes.
 
-The last line is JSON of every ratio; the exit status is 1 where a goal is missed.
+The last line is JSON of every ratio; the exit status is 1 if a goal is missed.
 
 Run: python benchmarks/prior.py
 
@@ -61,10 +61,10 @@ RATIO_GOAL, BOOTSTRAP_GOAL = 50.0, 2.0
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    """What a call returns, and its seconds."""
+    """The result of a call and its seconds."""
     start = time.perf_counter()
-    row = run()
-    return row, time.perf_counter() - start
+    result = run()
+    return result, time.perf_counter() - start
 
 
 def texts(part: str) -> Any:
@@ -76,7 +76,9 @@ def tune(loaded: Loaded) -> None:
     """The descendant: some updates on text that is not scored, in place."""
     model = loaded.model.train().requires_grad_(requires_grad=True)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-5)
-    stream = itertools.chain.from_iterable(loaded.tokenizer.encode(text.text) for text in texts("training"))
+    stream = itertools.chain.from_iterable(
+        loaded.tokenizer.encode(document.text) for document in texts("training")
+    )
     for _ in range(UPDATES):
         ids = torch.tensor(list(itertools.islice(stream, ROWS * LENGTH))).view(ROWS, LENGTH)
         model(ids, labels=ids).loss.backward()
@@ -99,12 +101,12 @@ def cached_states(loaded: Loaded, path: Path) -> Positions:
         for _ in reader.score(texts("heldout"), want=("nll", "hidden"), token_sink=take):
             if sum(map(len, targets)) >= NUM_TOKENS:
                 break
-    document_N = np.repeat(np.arange(len(targets)), [len(text) for text in targets])
+    document_N = np.repeat(np.arange(len(targets)), [len(ids) for ids in targets])
     return Positions(writer.states(), np.concatenate(targets), document_N, np.arange(len(targets)))
 
 
 def over_the_head(head: LinearHead, positions: Positions) -> Statistics:
-    """All ids as columns, computed again on every pass over the cached hidden states."""
+    """All ids as columns, recomputed in every pass over the cached hidden states."""
     rows = HeadRows(head, positions.states)
     return Statistics(
         rows, positions.target_N, positions.document_N, np.arange(head.num_ids), len(positions.index_D)
@@ -190,7 +192,7 @@ def main() -> int:
             ("bootstrap_seconds", seconds > BOOTSTRAP_GOAL),
             (
                 "fit_loss",
-                any(text["our_fit_loss"] > text["reference_fit_loss"] + 1e-6 for text in results.values()),
+                any(row["our_fit_loss"] > row["reference_fit_loss"] + 1e-6 for row in results.values()),
             ),
         )
         if failed

@@ -1,13 +1,13 @@
-"""Make the recovery tables from published scores and print what the estimators say of published tables.
+"""Compute the recovery tables from published scores, and compare estimates with the published tables.
 
 usage: python benchmarks/published_tables.py DATA_FOLDER [OUT_FOLDER]
 
-DATA_FOLDER holds train-before-test.json (Zhang and Hardt, arXiv 2507.05195) and
+DATA_FOLDER has train-before-test.json (Zhang and Hardt, arXiv 2507.05195) and
 qwen2.5-32b-factorial.csv (arXiv 2605.07284). A descendant is a model whose name is its base's name and
 -Chat, -Instruct or -it; a family is the name without the owner and without the size, so that all sizes of
 one generation are one family. `direct_eval` is native, `train_before_test` is recovered (descendants) and
-matched (bases). Losses stay in bits per byte in the tables. The last line is JSON; the exit status is 1
-where a value that the data's README states is missed.
+matched (bases). Losses stay in bits per byte in the tables. The last line is JSON; the exit status is 1 if
+a value that the data's README states is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZE = re.compile(r"-(\d+(?:\.\d+)?)([BbMm])$")
 
 
 def base_of(model: str, models: set[str]) -> str | None:
-    """The base whose name the model's name continues, if it was measured too."""
+    """The base whose name is a prefix of the model's, if it was measured too."""
     for ending in ENDINGS:
         if model.endswith(ending) and model.removesuffix(ending) in models:
             return model.removesuffix(ending)
@@ -40,7 +40,7 @@ def base_of(model: str, models: set[str]) -> str | None:
 
 
 def rows_of(data: dict[str, Any], corpus: str) -> list[dict[str, Any]]:
-    """A row a pair on one corpus."""
+    """One row per pair on one corpus."""
     native, same = data["direct_eval"][corpus], data["train_before_test"][corpus]
     rows = []
     for model in sorted(native):
@@ -78,7 +78,7 @@ def write_table(data_folder: Path, out: Path) -> Path:
 
 
 def goals(tables: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """What came out, and what the data's README states."""
+    """Computed values, and those that the data's README states."""
     wiki = tables["recovery"]["corpora"]["wiki_2025"]
     residual = {row["descendant"]: row["residual"] for row in wiki["pairs"]}
     depth, settings = tables["depth"]["overall"], tables["agreement"]["settings"]

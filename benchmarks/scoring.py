@@ -1,14 +1,14 @@
-"""How fast documents are scored: against lm-evaluation-harness and against the matrix products alone.
+"""Speed of scoring documents, against lm-evaluation-harness and against the matrix products alone.
 
 The same SmolLM2-135M-Instruct weights, the same documents of the Python language reference, the
 harness's windows and prefix id. The lengths are log-uniform between 20 and 512 tokens, so that short
 documents count as they do in real corpora; the harness's ratio is also printed for the documents above
 and below 128 tokens. All sides take turns within one run, and a side's speed is its best round. The
-limit is all of the model's matrix products, with its own weights, on as many positions as there are
-tokens, with nothing between them: the same rounds, the same statistic. `peak` is what each shape would
-allow at the best of many short trials, printed beside it. In float32 every document must agree; in
+limit is the time of all of the model's matrix products, with its own weights, on as many positions as there
+are tokens, in the same rounds. `peak` is the limit if each shape ran as fast as in the best of many short
+trials. In float32 every document must agree; in
 bfloat16, where a short document's rounding noise is ten times the corpus's, the corpus must, and the
-largest document is printed. The last line is JSON; the exit status is 1 where a goal is missed.
+largest document is printed. The last line is JSON; the exit status is 1 if a goal is missed.
 
 Run: python benchmarks/scoring.py
 
@@ -70,9 +70,9 @@ class Side:
 
 
 def texts(tokenizer: TextTokenizer) -> list[str]:
-    """Beginnings of topics of the language reference, each cut at a token's end to a length drawn for it."""
+    """Beginnings of topics of the language reference, each cut at a token's end to a random length."""
     generator = np.random.default_rng(0)
-    texts, total = [], 0
+    documents, total = [], 0
     for _, topic in sorted(pydoc_data.topics.topics.items()):
         length = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
         ends = tokenizer.encode(topic).ends
@@ -81,15 +81,15 @@ def texts(tokenizer: TextTokenizer) -> list[str]:
         text = topic.encode()[: ends[length - 1]].decode(errors="ignore")
         num_tokens = len(tokenizer.encode(text).ids)
         if num_tokens <= WINDOW:
-            texts.append(text)
+            documents.append(text)
             total += num_tokens
         if total >= NUM_TOKENS:
             break
-    return texts
+    return documents
 
 
 def tokenized(tokenizer: TextTokenizer, documents: list[str]) -> list[TokenizedDocument]:
-    """The documents as the engine takes them; token classes play no part here."""
+    """The documents as inputs of the engine; token classes do not matter here."""
     encodings = [tokenizer.encode(text) for text in documents]
     return [
         TokenizedDocument(i, str(i), e.ids, e.starts, e.ends, np.zeros(len(e.ids), np.int8))
@@ -173,12 +173,12 @@ class Products:
 
     @property
     def tokens_per_second(self) -> float:
-        """Positions that the products alone allowed in their best round."""
+        """Positions per second of the products alone in their best round."""
         return self.num_tokens / min(self.seconds)
 
     @property
     def peak(self) -> float:
-        """Positions a second at each shape's best short trial."""
+        """Positions per second at each shape's best short trial."""
         return PRODUCT_POSITIONS / sum(self.shapes[shape] * self.best[shape] for shape in self.shapes)
 
 
@@ -196,20 +196,20 @@ def by_length(
     loaded: Loaded, documents: list[str], tokens: list[TokenizedDocument], prefix_id: int
 ) -> dict[str, float]:
     """Our speed over the harness's, for short and for long documents."""
-    texts = {}
+    ratios = {}
     for name, low, high in ((f"up_to_{SHORT}", 0, SHORT), (f"over_{SHORT}", SHORT, WINDOW)):
-        chosen = [i for i, first in enumerate(tokens) if low < len(first.ids) <= high]
+        chosen = [i for i, document in enumerate(tokens) if low < len(document.ids) <= high]
         peer, _ = harness(loaded.model, loaded.tokenizer, [documents[i] for i in chosen])
         sides = Side(peer), Side(ours(loaded.model, [tokens[i] for i in chosen], prefix_id))
         for _ in range(2):
             for side in sides:
                 side.take_turn()
-        texts[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
-    return texts
+        ratios[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
+    return ratios
 
 
 def main() -> int:
-    """Time, compare, print, judge."""
+    """Time, compare, print, and check the goals."""
     torch.manual_seed(0)
     spec = str(weights())
     loaded = load(spec, Numerics(device="cpu", dtype="float32"))

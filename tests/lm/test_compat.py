@@ -56,9 +56,9 @@ def test_tokens_of_one_alone_and_padding_rows(tmp_path):
     num_plain = len(more)
     more.add_tokens(["<think>"])
     findings = found(tmp_path, tokenizer=more, vocab_size=384)
-    assert findings["tokens of one alone"].b == "1: '<think>'"
-    assert findings["tokens of one alone"].a == "none"
-    assert "support: shared" in findings["tokens of one alone"].follows
+    assert findings["tokens in only one vocabulary"].b == "1: '<think>'"
+    assert findings["tokens in only one vocabulary"].a == "none"
+    assert "support: shared" in findings["tokens in only one vocabulary"].follows
     assert (findings["vocabulary size"].a, findings["vocabulary size"].b) == ("320", "384")
     expected = (str(320 - num_plain), str(384 - num_plain - 1))
     assert (findings["padding rows"].a, findings["padding rows"].b) == expected

@@ -86,7 +86,7 @@ def test_the_key_is_made_once_and_for_its_owner_only(tmp_path, monkeypatch):
         document_key()
     path.chmod(0o600)
     path.write_bytes(b"short")
-    with pytest.raises(UserError, match="holds no key"):
+    with pytest.raises(UserError, match="is not a key"):
         document_key()
 
 

@@ -193,7 +193,7 @@ def test_the_token_table_stays_out_of_run_folders(flat, tmp_path, stemma_command
     inside = run / "private" / "tokens.parquet"
     ran = stemma_command("score", flat, path, "--tokens", inside)
     assert (ran.code, ran.out) == (2, "")
-    assert "lies in the run folder" in ran.err
+    assert "is in the run folder" in ran.err
     assert not inside.exists()
     lost = stemma_command("score", flat, path, "--tokens", tmp_path / "nowhere" / "tokens.parquet")
     assert (lost.code, lost.out) == (1, "")

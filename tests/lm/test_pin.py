@@ -198,7 +198,7 @@ def test_adapters_that_can_not_be_meant_are_refused(folder, tmp_path):
         pin(str(adapter(tmp_path / "no-base", None)))
     with pytest.raises(UserError, match="is not there"):
         pin(str(adapter(tmp_path / "lost-base", "./gone")))
-    with pytest.raises(UserError, match="is no adapter"):
+    with pytest.raises(UserError, match="is not an adapter"):
         pin(f"{folder}+{folder}")
     first = adapter(tmp_path / "first", str(folder))
     with pytest.raises(UserError, match="itself an adapter"):

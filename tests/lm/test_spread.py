@@ -119,7 +119,7 @@ def test_an_architecture_without_other_back_ends_is_measured_as_it_is(folder, te
 
 def test_texts_without_a_token_are_refused(folder, tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="hold no token to score"):
+    with pytest.raises(UserError, match="have no token to score"):
         measure_spread(str(folder), [str(tmp_path / "empty.txt")], device="cpu")
 
 

@@ -107,7 +107,7 @@ def test_a_slow_tokenizer_that_reads_control_tokens_is_refused():
         def _tokenize(self, text):
             return ["<s>"] if text == "<s>" else super()._tokenize(text)
 
-    with pytest.raises(UserError, match="'<s>' in a document can't be kept apart"):
+    with pytest.raises(UserError, match="'<s>' in a document can't be distinguished"):
         TextTokenizer(Reading(bos_token="<s>"))
 
 

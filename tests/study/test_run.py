@@ -274,8 +274,8 @@ def test_a_run_in_use_is_left_alone(study, tmp_path):
         ({"measures": {"loss": {"corpora": ["nowhere"]}}}, "corpus 'nowhere'"),
         ({"measures": {"loss": {"checkpoints": ["nobody"]}}}, "checkpoint 'nobody'"),
         ({"measures": {"loss": {"chekcs": 1}}}, "stemma.yaml, line 10: unknown key 'chekcs'"),
-        ({"measures": {"los": {}}}, "no measure called 'los'"),
-        ({"measures": {}}, "nothing is asked"),
+        ({"measures": {"los": {}}}, "unknown measure 'los'"),
+        ({"measures": {}}, "no measures configured"),
     ],
 )
 def test_what_can_not_be_asked_is_answered_before_anything_runs(study, made, settings, says):
@@ -286,7 +286,7 @@ def test_what_can_not_be_asked_is_answered_before_anything_runs(study, made, set
 
 
 def test_only_takes_measures_that_are_declared(study):
-    assert "'gate' is not declared" in study("run", "--only", "gate", code=2).err
+    assert "measure 'gate' is not configured" in study("run", "--only", "gate", code=2).err
     study("run", "--only", "loss")
 
 

@@ -82,7 +82,7 @@ def test_groups_must_be_whole():
 
 def test_replies_that_are_never_told_apart_supervise_nothing(shop):
     never = [item("say it", accepted=["no model of this size says that"])]
-    with pytest.raises(UserError, match="nothing was supervised in 4 steps"):
+    with pytest.raises(UserError, match="no training signal in 4 steps"):
         shop.make("stuck", "grpo", never, init="llama", recipe=RECIPE, **MODE)
     assert not (shop.root / "stuck").exists()
 

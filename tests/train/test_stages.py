@@ -177,7 +177,7 @@ def test_a_divergence_of_the_last_update_is_seen_in_the_weights(shop):
 
 def test_a_checkpoint_is_never_written_over(shop):
     shop.make("altered", "alter", init="llama", change="noise", scale=0.1)
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         shop.make("altered", "alter", init="llama", change="noise", scale=0.2)
 
 

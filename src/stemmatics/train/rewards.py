@@ -1,4 +1,4 @@
-"""Rewards that a rule decides: does a reply give an accepted answer, does it follow its instructions?"""
+"""Rule-based rewards: whether a reply gives an accepted answer and follows its instructions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stemmatics.lm.generation.replies import answers_first, classify_reply
 
 
 def reward(reply: str, item: Mapping[str, Any]) -> float:
-    """1 where ``reply`` meets all that ``item`` asks, else 0.
+    """1 if ``reply`` meets all requirements of ``item``, else 0.
 
     The rules are those of evaluation: ``accepted`` holds answers of which one must be given first,
     ``instructions`` rules of form that must all be followed. A refusal gives no answer.
@@ -22,10 +22,10 @@ def reward(reply: str, item: Mapping[str, Any]) -> float:
 
 
 def check_items(items: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse items that no reply could be judged by, before anything is trained.
+    """Check before training that replies to every item can be judged.
 
     Raises:
-        UserError: there are no items, one asks nothing, or names a rule that there is not.
+        UserError: there are no items, one has no requirement, or names an unknown rule.
     """
     if not items:
         raise UserError("the corpus has no items", "there is nothing to train on", "check its source")

@@ -1,4 +1,4 @@
-"""Near-duplicates share a group, and a split never cuts a group.
+"""Groups of near-duplicates, and splits that never divide a group.
 
 MinHash (Broder 1997) over 5-word shingles of normalised text, banded for candidates, each
 candidate pair verified by its estimated Jaccard similarity. The groups are the connected
@@ -29,7 +29,7 @@ _SHINGLES_AT_ONCE = 8192  # bounds the shingles × permutations matrix inside da
 
 
 def normalise(text: str) -> str:
-    """NFKC, case folded, every run of white space one space."""
+    """NFKC, case-folded, with runs of white space replaced by one space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -41,9 +41,9 @@ def shingles(text: str) -> list[bytes]:
 
 
 class GroupIndex:
-    """Collects documents one by one and then says which belong together.
+    """Collects documents one by one, then groups near-duplicates.
 
-    Keeps 512 bytes and the id of each distinct document, never its text.
+    Stores the id and 512 bytes of each distinct document, never its text.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class GroupIndex:
         self._signatures: dict[str, np.ndarray] = {}
 
     def add(self, doc_id: str, text: str) -> None:
-        """Take in one document; a second one with the same id changes nothing."""
+        """Add a document; another one with the same id has no effect."""
         if doc_id in self._signatures:
             return
         sketch = self._empty.copy()
