@@ -43,7 +43,7 @@ def test_crlf_text_is_six_bytes(tmp_path):
     assert table["num_bytes"].to_pylist() == [6]
 
 
-def test_duplicates_and_empties_are_kept_and_told_apart(tmp_path):
+def test_duplicates_and_empty_documents_are_kept_and_distinguished(tmp_path):
     source = jsonl(tmp_path / "a.jsonl", {"text": "x"}, {"text": ""}, {"text": "x"})
     documents = list(read(source))
     assert [document.text for document in documents] == ["x", "", "x"]
@@ -181,7 +181,7 @@ def test_training_records_keep_every_column(tmp_path):
 
 
 def test_documents_table(tmp_path):
-    words = [f"w{place}" for place in range(200)]
+    words = [f"w{number}" for number in range(200)]
     base, near = " ".join(words), " ".join([*words[:-1], "x"])
     source = jsonl(
         tmp_path / "a.jsonl",
@@ -210,5 +210,5 @@ def test_corpora_are_read_without_torch():
         "import sys, stemmatics.lm.text.corpus; "
         "print(sorted({'torch', 'transformers', 'datasets', 'tokenizers'} & set(sys.modules)))"
     )
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

@@ -60,11 +60,11 @@ uncut = {"windows": ("tokens", 512, 448)}
     ],
 )
 def test_what_is_not_comparable_is_refused_with_the_reason(first, second, by_byte, by_token):
-    for found, says in (
+    for refusal, expected in (
         (comparable_by_byte(scores(**first), scores(**second)), by_byte),
         (comparable_by_token(scores(**first), scores(**second)), by_token),
     ):
-        assert (says in found) if says else (found == "")
+        assert (expected in refusal) if expected else (refusal == "")
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,9 @@ def half_run(tiny, tmp_path_factory, stemma_command):
 
 
 def test_default_windows_that_follow_two_contexts_are_not_compared(half_run):
-    (delta,) = [one for one in half_run.estimates.values() if one.quantity == "loss.delta.byte"]
+    (delta,) = [
+        estimate for estimate in half_run.estimates.values() if estimate.quantity == "loss.delta.byte"
+    ]
     assert math.isnan(delta.value)
     assert "their windows differ (64 tokens, stride 56 and 32 tokens, stride 28)" in delta.note
 

@@ -44,7 +44,7 @@ def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
     return reader.found
 
 
-def test_written_page_holds_its_claims(content, tmp_path):
+def test_a_written_page_prints_its_claims(content, tmp_path):
     path = tmp_path / "report" / "index.html"
     claims = write_page(content, path)
     assert check_page(path.read_text(), {claim.id: claim.text(content.results) for claim in claims}) == []

@@ -1,4 +1,4 @@
-"""The index of records: never anything but what the records say, whatever happened to either."""
+"""The index of records always gives the records' current content, whatever happened to either."""
 
 import json
 import multiprocessing
@@ -45,7 +45,7 @@ def on_disk(root):
 
 
 def files_opened(root, monkeypatch):
-    """How many records are read from their own files when all of them are asked for."""
+    """How many records are read from their own files when all are requested."""
     opened = []
     read_text = Path.read_text
 

@@ -12,14 +12,14 @@ def manifest(root):
 def sums(root):
     """Every stored number of the scores by fact and document."""
     ledger = Ledger(root)
-    found = {}
+    numbers = {}
     for key in ledger.done():
         if "scores" in ledger.tables_of(key):
             label = ledger.fact_record(key)["label"]
             probe = ledger.fact_record(key)["probe"]
             for row in ledger.read("scores", key).to_pylist():
-                found[probe, label, row["index"]] = (row["nll_sum"], row["num_tokens"], row["num_bytes"])
-    return found
+                numbers[probe, label, row["index"]] = (row["nll_sum"], row["num_tokens"], row["num_bytes"])
+    return numbers
 
 
 def estimates(root):

@@ -44,7 +44,7 @@ def estimate_changed(forger):
     return ["result loss.delta.byte/", "the sums give"]
 
 
-def estimate_that_nobody_prints_changed(forger):
+def estimate_that_is_not_printed_changed(forger):
     def change(table):
         row = table["quantity"].to_pylist().index("loss.count")
         return with_cell(table, "note", row, lambda _: "as expected")
@@ -84,17 +84,17 @@ def claim_removed(forger):
 
 def page_number(html):
     """One more in the last digit of a printed number."""
-    found = re.search(r'(data-claim="loss\.native[^>]*>[\d.+-]*)(\d)<', html)
-    return html.replace(found[0], f"{found[1]}{(int(found[2]) + 1) % 10}<", 1)
+    match = re.search(r'(data-claim="loss\.native[^>]*>[\d.+-]*)(\d)<', html)
+    return html.replace(match[0], f"{match[1]}{(int(match[2]) + 1) % 10}<", 1)
 
 
 def page_changed(forger):
-    forger.edit_page(page_number, mend=False)
+    forger.edit_page(page_number, update_hash=False)
     return ["report.html", "claim loss.native"]
 
 
-def page_changed_and_hash_mended(forger):
-    forger.edit_page(page_number, mend=True)
+def page_changed_and_hash_updated(forger):
+    forger.edit_page(page_number, update_hash=True)
     return ["report.html", "claim loss.native"]
 
 
@@ -105,43 +105,47 @@ def word_of_a_sentence_changed(forger):
         word = re.search(r'<p class="summary">.*?</span>[^<]*?\b([a-z]{4,})\b', html, re.DOTALL)
         return html[: word.start(1)] + "hardly" + html[word.end(1) :]
 
-    forger.edit_page(change, mend=True)
+    forger.edit_page(change, update_hash=True)
     return ["report.html", "hardly"]
 
 
 def word_of_a_table_changed(forger):
-    forger.edit_page(lambda html: re.sub(r"(<caption[^>]*>)\w+", r"\1Improved", html, count=1), mend=True)
+    forger.edit_page(
+        lambda html: re.sub(r"(<caption[^>]*>)\w+", r"\1Improved", html, count=1), update_hash=True
+    )
     return ["report.html", "Improved"]
 
 
-def label_for_the_blind_changed(forger):
-    forger.edit_page(lambda html: html.replace('alt="', 'alt="gained: ', 1), mend=True)
+def alternative_text_changed(forger):
+    forger.edit_page(lambda html: html.replace('alt="', 'alt="gained: ', 1), update_hash=True)
     return ["report.html", "gained: "]
 
 
 def chart_number(html):
-    found = re.search(r'("value": ?-?0\.\d*)(\d)', html)
-    return html.replace(found[0], f"{found[1]}{(int(found[2]) + 5) % 10}", 1)
+    match = re.search(r'("value": ?-?0\.\d*)(\d)', html)
+    return html.replace(match[0], f"{match[1]}{(int(match[2]) + 5) % 10}", 1)
 
 
 def chart_changed(forger):
-    forger.edit_page(chart_number, mend=False)
+    forger.edit_page(chart_number, update_hash=False)
     return ["report.html"]
 
 
-def chart_changed_and_hash_mended(forger):
-    forger.edit_page(chart_number, mend=True)
+def chart_changed_and_hash_updated(forger):
+    forger.edit_page(chart_number, update_hash=True)
     return ["report.html"]
 
 
 def program_added(forger):
     lie = "<script>document.querySelector('[data-claim]').textContent = '-9.9'</script></body>"
-    forger.edit_page(lambda html: html.replace("</body>", lie, 1), mend=True)
+    forger.edit_page(lambda html: html.replace("</body>", lie, 1), update_hash=True)
     return ["report.html"]
 
 
 def style_changed(forger):
-    forger.edit_page(lambda html: html.replace("</style>", "td span{display:none}</style>", 1), mend=True)
+    forger.edit_page(
+        lambda html: html.replace("</style>", "td span{display:none}</style>", 1), update_hash=True
+    )
     return ["report.html"]
 
 
@@ -183,10 +187,10 @@ def models_swapped(forger):
     return ["tables/scores/"]
 
 
-def models_swapped_and_hashes_mended(forger):
+def models_swapped_and_hashes_updated(forger):
     models_swapped(forger)
     for name in ("base", "descendant"):
-        forger.mend(forger.fact("score", name))
+        forger.update_hashes(forger.fact("score", name))
     return ["holds another fact's rows"]
 
 
@@ -222,7 +226,7 @@ def truncated(forger):
     return [path.name, "truncated or altered"]
 
 
-def truncated_and_hash_mended(forger):
+def truncated_and_hash_updated(forger):
     key = forger.fact("score", "base")
     path = forger.path("scores", key)
     data = path.read_bytes()[:-100]

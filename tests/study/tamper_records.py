@@ -26,7 +26,7 @@ def record_missing(forger):
     return [key[:16], "missing from the run"]
 
 
-def record_missing_and_digest_mended(forger):
+def record_missing_and_digest_updated(forger):
     named = record_missing(forger)
     forger.write_manifest()
     return named
@@ -169,6 +169,6 @@ def fact_not_listed(forger):
     return ["is needed, but not in the manifest"]
 
 
-def fact_listed_for_nothing(forger):
+def unneeded_fact_listed(forger):
     forger.write_manifest(facts=[*forger.manifest["facts"], "0" * 64])
     return ["is in the manifest, but not needed"]

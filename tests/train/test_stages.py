@@ -1,4 +1,4 @@
-"""Stages end to end: what a folder holds, what is exact, what is refused."""
+"""Stages end to end: contents of the folder, exactness, and errors."""
 
 import math
 import random
@@ -36,13 +36,13 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def same(one, two):
-    a, b = weights(one), weights(two)
+def same(first, second):
+    a, b = weights(first), weights(second)
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def furthest(one, two):
-    a, b = weights(one), weights(two)
+def furthest(first, second):
+    a, b = weights(first), weights(second)
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
@@ -201,7 +201,7 @@ def test_the_generators_and_threads_of_the_process_are_put_back(shop):
     torch.set_num_threads(threads)
 
 
-def test_progress_is_told_step_by_step(shop):
+def test_progress_is_reported_step_by_step(shop):
     from stemmatics.core.stages import Recipe, Sft
     from stemmatics.train import train_stage
 
