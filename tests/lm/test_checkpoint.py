@@ -156,7 +156,7 @@ def test_saved_and_loaded_again_the_loss_is_the_same(tmp_path, tied):
 
 def test_a_failed_save_leaves_nothing_and_nothing_is_overwritten(folder, tmp_path):
     loaded = load(str(folder), CPU)
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         save(loaded.model, loaded.tokenizer, folder)
     with pytest.raises(AttributeError):
         save(loaded.model, None, tmp_path / "new" / "copy")

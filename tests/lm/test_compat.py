@@ -56,9 +56,9 @@ def test_tokens_in_only_one_vocabulary_and_padding_rows(tmp_path):
     num_plain = len(more)
     more.add_tokens(["<think>"])
     findings = differences(tmp_path, tokenizer=more, vocab_size=384)
-    assert findings["tokens in only one vocabulary"].b == "1: '<think>'"
-    assert findings["tokens in only one vocabulary"].a == "none"
-    assert "support: shared" in findings["tokens in only one vocabulary"].follows
+    assert findings["tokens of one alone"].b == "1: '<think>'"
+    assert findings["tokens of one alone"].a == "none"
+    assert "support: shared" in findings["tokens of one alone"].follows
     assert (findings["vocabulary size"].a, findings["vocabulary size"].b) == ("320", "384")
     expected = (str(320 - num_plain), str(384 - num_plain - 1))
     assert (findings["padding rows"].a, findings["padding rows"].b) == expected
@@ -66,7 +66,7 @@ def test_tokens_in_only_one_vocabulary_and_padding_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "severity", "says"),
+    ("changes", "field", "severity", "expected"),
     [
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "RoPE", "warning", "500000"),
         (

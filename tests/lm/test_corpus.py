@@ -132,7 +132,7 @@ def test_generators_are_found_by_entry_point(monkeypatch):
     assert [(d.text, d.source, d.row) for d in documents] == [("p 3", "numbered", 0), ("0", "numbered", 1)]
     with pytest.raises(UserError, match=r"can't be called.*seed"):
         texts_of(Corpus(generator="numbered", params={"part": "p"}))
-    with pytest.raises(UserError, match=r"no generator 'other'. installed: numbered"):
+    with pytest.raises(UserError, match=r"unknown generator 'other'. installed: numbered"):
         texts_of(Corpus(generator="other"))
 
 

@@ -132,7 +132,7 @@ class Odd(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("after", "found"),
+    ("after", "result"),
     [
         (lambda logits: logits * 0.5, Transform(0.5)),
         (lambda logits: 4 * torch.tanh(logits / 4), Transform(1.0, 4.0)),

@@ -68,10 +68,10 @@ def test_noise_reaches_the_output_product_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("Llama", {}, "has no bias"),
-        ("Gemma2", {"head_dim": 8, "final_logit_softcapping": 5.0}, "changes the logits again"),
+        ("Gemma2", {"head_dim": 8, "final_logit_softcapping": 5.0}, "transforms the logits after the head"),
     ],
 )
 def test_a_head_that_can_not_represent_a_correction_is_refused_with_alternatives(name, changes, message):

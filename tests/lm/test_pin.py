@@ -196,7 +196,7 @@ def test_an_adapter_alone_uses_the_base_in_its_config_with_a_notice(folder, tmp_
 def test_adapters_that_can_not_be_meant_are_refused(folder, tmp_path):
     with pytest.raises(UserError, match="does not name its base"):
         pin(str(adapter(tmp_path / "no-base", None)))
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="was not found"):
         pin(str(adapter(tmp_path / "lost-base", "./gone")))
     with pytest.raises(UserError, match="is not an adapter"):
         pin(f"{folder}+{folder}")
@@ -288,7 +288,7 @@ def test_hub_revisions_become_commits_and_the_cache_serves_offline(tmp_path):
     assert result["revision"] == COMMIT
     assert result["files"]["model.safetensors"] == "ab" * 32
     assert result["files"]["config.json"] == hashlib.sha256(Hub.small["config.json"]).hexdigest()
-    assert "no model org/unknown" in unknown
+    assert "Unknown model org/unknown" in unknown
     offline, uncached = query("org/tiny", "org/unknown", HF_HUB_OFFLINE="1")
     assert offline == result
     assert "not in the local cache" in uncached

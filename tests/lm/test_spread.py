@@ -131,12 +131,12 @@ def rows_for(*numbers):
 
 
 @pytest.mark.parametrize(
-    ("deviation_of_half", "speed_of_half", "says"),
+    ("deviation_of_half", "speed_of_half", "expected"),
     [
         (9e-4, 400.0, "bfloat16 --attention sdpa --batch-tokens 8192 is 2.0 times as fast"),
-        (2e-3, 400.0, "Not advised here: bfloat16 (+2.0e-03 nats/byte, 400 tokens/s)"),
-        (9e-4, 150.0, "Not advised here: bfloat16 (+9.0e-04 nats/byte, 150 tokens/s)"),
-        (math.nan, 400.0, "Not advised here: bfloat16 (+nan nats/byte, 400 tokens/s)"),
+        (2e-3, 400.0, "Not recommended here: bfloat16 (+2.0e-03 nats/byte, 400 tokens/s)"),
+        (9e-4, 150.0, "Not recommended here: bfloat16 (+9.0e-04 nats/byte, 150 tokens/s)"),
+        (math.nan, 400.0, "Not recommended here: bfloat16 (+nan nats/byte, 400 tokens/s)"),
     ],
 )
 def test_the_advice_follows_from_the_numbers(deviation_of_half, speed_of_half, expected):

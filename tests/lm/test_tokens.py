@@ -275,5 +275,5 @@ def test_a_class_that_encodes_unlike_its_backend_is_refused():
             return super()._encode_plus(text.upper(), **kwargs)
 
     backend = byte_level().backend_tokenizer
-    with pytest.raises(UserError, match="unlike its own backend"):
+    with pytest.raises(UserError, match="differently from its own backend"):
         TextTokenizer(Upper(tokenizer_object=backend, eos_token="<|endoftext|>"))

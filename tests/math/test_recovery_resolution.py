@@ -220,7 +220,7 @@ def test_a_lone_pair_and_constant_values_give_no_limits():
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"native_base": [0.7, 0.71]}, "more than one native_base"),
         ({"family": ["x", "y"]}, "more than one family"),

@@ -130,7 +130,7 @@ def test_a_file_that_we_did_not_write_is_refused(ledger):
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"), [(None, "is missing"), (b"PAR1", "is corrupt"), (b"", "is corrupt")]
+    ("damage", "message"), [(None, "is missing"), (b"PAR1", "is corrupt"), (b"", "is corrupt")]
 )
 def test_a_file_that_is_missing_or_broken_is_named(ledger, damage, message):
     ledger.record(FACT, {"training": ROWS})

@@ -269,7 +269,7 @@ def test_a_run_in_use_is_left_alone(study, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"measures": {"loss": {"corpora": ["nowhere"]}}}, "corpus 'nowhere'"),
         ({"measures": {"loss": {"checkpoints": ["nobody"]}}}, "checkpoint 'nobody'"),

@@ -30,7 +30,9 @@ def fact_of(name, **declared):
     }
     corpora = {corpus: {"path": corpus, "role": "data"} for corpus in ("web", "rules", "chats")}
     stemma = Stemma.model_validate({"stages": stages, "corpora": corpora})
-    pins = Pins(corpora={corpus: {"content_sha256": corpus, "num_documents": 1} for corpus in corpora})
+    pins = Pins(
+        corpora={corpus: {"content_sha256": corpus, "num_documents": 1, "num_bytes": 1} for corpus in corpora}
+    )
     return Pinned(stemma, pins).checkpoint(name)
 
 

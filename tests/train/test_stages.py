@@ -239,7 +239,7 @@ def test_training_prints_nothing(shop, capfd):
         ("cpt", [{"text": "short"}], {}, "fewer than one block"),
         ("sft", [chat("say", "a " * 200)], {}, "more than max_length"),
         ("cpt", DOCUMENTS, {"max_length": 128}, "longer than the model's context of 64"),
-        ("cpt", DOCUMENTS, {"stop_at": 7}, "behind the last of 6 steps"),
+        ("cpt", DOCUMENTS, {"stop_at": 7}, "after the last of 6 steps"),
         ("cpt", None, {}, "has no corpus"),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_corpus_or_recipe_that_does_not_fit_is_refused(shop, kind, records, re
 
 
 def test_heads_of_odd_size_are_refused(shop):
-    with pytest.raises(UserError, match="heads of even size"):
+    with pytest.raises(UserError, match="even heads"):
         shop.make(
             "odd", "pretrain", DOCUMENTS, architecture={"hidden_size": 30, "num_heads": 4, "vocab_size": 300}
         )

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.intervals import Interval, check_level, smallest_effect, unknown
+from stemmatics.math.intervals import Interval, check_level, percentile_interval, unknown
 from stemmatics.math.rates import NUM_RESAMPLES
 from stemmatics.math.sums import ratio
 
@@ -139,9 +139,6 @@ def _percentile(value: float, replicates_B: FloatArray, units: int, unit: str, l
     notes = [f"under {FEWEST_MEASURED} units: coverage may be under 93%"] if units < FEWEST_MEASURED else []
     if kept.size < replicates_B.size:
         notes.append(f"{replicates_B.size - kept.size} of {replicates_B.size} resamples dropped")
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-    return Interval(
-        value, float(lo), float(hi), level, "percentile bootstrap", units, unit,
-        smallest_effect(error, units - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
+    return percentile_interval(
+        value, kept, level=level, method="percentile bootstrap", n=units, unit=unit, notes=notes
+    )

@@ -7,6 +7,7 @@ Intervals over documents and prompts are in ``rates``.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,6 +88,23 @@ def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "see
         smallest_effect(error, x_N.size - 1, level), error,
         f"no variation between {plural(unit)}" if same else "",
     )  # fmt: skip
+
+
+def percentile_interval(
+    value: float,
+    replicates_B: npt.NDArray[np.float64],
+    *,
+    level: float,
+    method: str,
+    n: int,
+    unit: str,
+    notes: Sequence[str],
+) -> Interval:
+    """Equal-tailed quantiles of bootstrap replicates (two or more, all finite); their spread is the error."""
+    lo, hi = np.quantile(replicates_B, [(1 - level) / 2, (1 + level) / 2])
+    error = float(replicates_B.std(ddof=1))
+    effect = smallest_effect(error, n - 1, level)
+    return Interval(value, float(lo), float(hi), level, method, n, unit, effect, error, "; ".join(notes))
 
 
 def combine_independent(

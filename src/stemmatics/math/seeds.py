@@ -13,13 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.intervals import Interval, combine_independent, smallest_effect, t_interval, unknown
+from stemmatics.math.intervals import (
+    Interval,
+    combine_independent,
+    percentile_interval,
+    t_interval,
+    unknown,
+)
 from stemmatics.math.rates import NUM_RESAMPLES, mean_interval
 from stemmatics.math.sums import FloatArray, sum_by_label
 
 MOST_FOR_EXACT = 20
 """2^20 sign assignments take about a second; use the Monte Carlo test beyond that."""
 FEW_FAMILIES = 8
+FAMILY_BOOTSTRAP = "family percentile bootstrap"
 TIE = 1e-12
 CHUNK_ELEMENTS = 1 << 20
 
@@ -192,10 +199,6 @@ def family_bootstrap(
         notes.append(f"{num_resamples - kept.size} of {num_resamples} resamples dropped")
     if kept.size < 2 or math.isnan(value):
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-
-    return Interval(
-        value, float(lo), float(hi), level, "family percentile bootstrap", num_families, "family",
-        smallest_effect(error, num_families - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
+    return percentile_interval(
+        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+    )

@@ -72,7 +72,7 @@ class Conditions:
 
 
 @contextmanager
-def own_randomness(seed: int, numerics: Numerics) -> Iterator[None]:
+def seeded(seed: int, numerics: Numerics) -> Iterator[None]:
     """Seed the process-wide generators and set the number of threads; restore both on exit."""
     threads = torch.get_num_threads()
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 -- Trainer seeds these; we restore them

@@ -105,7 +105,7 @@ def save_checkpoint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 
 
 @contextmanager
-def written_whole(out: Path) -> Iterator[Path]:
+def atomic_folder(out: Path) -> Iterator[Path]:
     """A folder beside ``out`` that is renamed to it when the block ends without an error.
 
     Raises:

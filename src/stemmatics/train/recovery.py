@@ -129,12 +129,12 @@ def recover(
         train_dataset=list(updates),
         callbacks=[listener, _Saves(saved_every)],
     )
-    run(trainer, _last_whole(state))
+    run(trainer, _last_complete_state(state))
     shutil.rmtree(state, ignore_errors=True)
     return adapted, _with_counts(trainer.state.log_history, updates)
 
 
-def _last_whole(state: Path) -> Path | None:
+def _last_complete_state(state: Path) -> Path | None:
     """The newest complete state; an incomplete one lacks the file that Trainer writes last."""
     if not state.is_dir():
         return None

@@ -22,9 +22,9 @@ from stemmatics.core.stages import (
 )
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train.alter import alter
-from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, own_randomness, quiet
+from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, quiet, seeded
 from stemmatics.train.lora import check_moved, merged, save_adapter, with_adapters
-from stemmatics.train.models import build_model, load_model, load_tokenizer, save_checkpoint, written_whole
+from stemmatics.train.models import atomic_folder, build_model, load_model, load_tokenizer, save_checkpoint
 from stemmatics.train.recovery import recover
 from stemmatics.train.recovery_rows import updates_of
 from stemmatics.train.rows import Records, packed_blocks, preference_rows, supervised_rows, texts
@@ -61,7 +61,7 @@ def train_stage(
         UserError: the corpus does not fit the stage, the training diverged, or ``out`` already exists.
     """
     conditions = Conditions(seed, numerics, on_event)
-    with written_whole(out) as part, own_randomness(seed, numerics), quiet():
+    with atomic_folder(out) as part, seeded(seed, numerics), quiet():
         if isinstance(stage, Pretrain):
             return _pretrain(stage, _needed(records, stage), part, resume_from, conditions)
         if init is None:

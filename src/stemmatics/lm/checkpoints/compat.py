@@ -132,7 +132,7 @@ def _vocabulary_findings(a: Description, b: Description) -> list[Finding]:
     if only_a or only_b:
         findings.append(
             Finding(
-                "tokens in only one vocabulary",
+                "tokens of one alone",
                 _sample(only_a),
                 _sample(only_b),
                 "warning",

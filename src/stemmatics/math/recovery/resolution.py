@@ -16,12 +16,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stemmatics.math.intervals import Interval, smallest_effect, unknown
+from stemmatics.math.intervals import Interval, percentile_interval, unknown
 from stemmatics.math.ranks import Reversal, rank_reversals
 from stemmatics.math.rates import FEWEST_MEASURED, NUM_RESAMPLES, mean_interval
 from stemmatics.math.recovery import weighted
 from stemmatics.math.recovery.pairs import FloatArray, Labels, Pairs
-from stemmatics.math.seeds import FEW_FAMILIES, family_means
+from stemmatics.math.seeds import FAMILY_BOOTSTRAP, FEW_FAMILIES, family_means
 from stemmatics.math.sums import ratio
 
 BAND_EDGES = (0.0, 0.02, 0.04, 0.08, math.inf)
@@ -167,12 +167,9 @@ def family_percentile(
     if np.ptp(kept) == 0:
         notes.append("the same in every resample: no limits")
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-    return Interval(
-        value, float(lo), float(hi), level, "family percentile bootstrap", num_families, "family",
-        smallest_effect(error, num_families - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
+    return percentile_interval(
+        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+    )
 
 
 def mean_by_family(
