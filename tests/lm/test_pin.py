@@ -204,7 +204,7 @@ def test_adapters_that_can_not_be_meant_are_refused(folder, tmp_path):
     with pytest.raises(UserError, match="itself an adapter"):
         pin(f"{first}+{adapter(tmp_path / 'second', None)}")
     both = adapter(Path(shutil.copytree(folder, tmp_path / "both")), str(folder))
-    with pytest.raises(UserError, match="both a whole model and an adapter"):
+    with pytest.raises(UserError, match="both a full model and an adapter"):
         pin(str(both))
 
 
