@@ -45,7 +45,7 @@ def test_rows_are_read_back_unchanged(ledger):
     ledger.record(FACT, {"training": ROWS}, note="kept")
     assert ledger.has(FACT.key)
     assert ledger.done() == [FACT.key]
-    assert ledger.read("training", FACT.key).to_pylist() == ROWS.to_pylist()
+    assert ledger.read(FACT.key, "training").to_pylist() == ROWS.to_pylist()
     assert ledger.tables_of(FACT.key) == ["training"]
     assert ledger.fact_record(FACT.key)["note"] == "kept"
     assert [path.name for path in ledger.files_of(FACT.key)] == [f"{FACT.key}.parquet"]
@@ -97,7 +97,7 @@ def test_a_failure_is_remembered_until_the_fact_is_made(ledger):
 def test_rows_are_cast_to_the_schema(ledger):
     loose = pa.table({"num_tokens": pa.array([8], pa.int32()), "loss": [1], "step": [1], "more": ["x"]})
     ledger.record(FACT, {"training": loose})
-    kept = ledger.read("training", FACT.key)
+    kept = ledger.read(FACT.key, "training")
     assert kept.schema.names == schemas()["training"].names
     assert kept.schema.types == schemas()["training"].types
 
@@ -119,14 +119,14 @@ def test_another_facts_file_is_refused(ledger):
     ours, theirs = (ledger.root / "tables" / "training" / f"{fact.key}.parquet" for fact in (FACT, other))
     shutil.copy(theirs, ours)
     with pytest.raises(UserError, match=f"holds another fact's rows.*{other.key[:12]}"):
-        ledger.read("training", FACT.key)
+        ledger.read(FACT.key, "training")
 
 
 def test_a_file_that_we_did_not_write_is_refused(ledger):
     ledger.record(FACT, {"training": ROWS})
     pq.write_table(ROWS, ledger.root / "tables" / "training" / f"{FACT.key}.parquet")
     with pytest.raises(UserError, match="holds another fact's rows"):
-        ledger.read("training", FACT.key)
+        ledger.read(FACT.key, "training")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_a_file_that_is_missing_or_broken_is_named(ledger, damage, message):
     if damage is not None:
         path.write_bytes(damage)
     with pytest.raises(UserError, match=f"{FACT.key}.parquet {message}"):
-        ledger.read("training", FACT.key)
+        ledger.read(FACT.key, "training")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}"])

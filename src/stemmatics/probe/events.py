@@ -124,7 +124,7 @@ def _stored(
     without: Mapping[int, str],
     context: Context,
 ) -> Made:
-    documents = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+    documents = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
 
     def row(index: int, outcome: str, event: Event | None = None) -> dict[str, Any]:
         return {

@@ -64,13 +64,13 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
     """Whether a floor's noise has the size 0, since the descendant lost nothing."""
     if "noise" not in fact.needs:
         return False
-    (row,) = context.ledger.read("noise_scale", fact.needs["noise"].key).to_pylist()
+    (row,) = context.ledger.read(fact.needs["noise"].key, "noise_scale").to_pylist()
     return not row["scale"]
 
 
 def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
     """A copy of the base with the noise that a ``noise_scale`` fact found; the base itself at scale 0."""
-    (row,) = context.ledger.read("noise_scale", noise.key).to_pylist()
+    (row,) = context.ledger.read(noise.key, "noise_scale").to_pylist()
     copied = copy.deepcopy(base)
     if row["scale"]:
         add_noise(copied, row["scale"], noise.seed(context.seed))

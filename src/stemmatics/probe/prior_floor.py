@@ -65,10 +65,10 @@ def _target(fact: Fact, context: Context) -> tuple[float, str]:
     totals = []
     for role in ("old", "new"):
         key = fact.needs[role].key
-        said = context.ledger.read("prior_model", key).to_pylist()[0]
+        said = context.ledger.read(key, "prior_model").to_pylist()[0]
         if said["refusal"]:
             return math.nan, said["refusal"]
-        rows = [row for row in context.ledger.read("prior_sums", key).to_pylist() if row["arm"] == "none"]
+        rows = [row for row in context.ledger.read(key, "prior_sums").to_pylist() if row["arm"] == "none"]
         totals.append((sum(row["nll_sum"] for row in rows), sum(row["num_tokens"] for row in rows)))
     (old, tokens), (new, _) = totals
     delta = (new - old) / tokens

@@ -68,8 +68,8 @@ class Ledger:
         )
         self._failure_path(fact.key).unlink(missing_ok=True)
 
-    def read(self, table: str, key: str) -> pa.Table:
-        """One fact's rows of one table. Raises UserError where the file is missing or corrupt."""
+    def read(self, key: str, table: str) -> pa.Table:
+        """The rows that a fact wrote to a table. Raises UserError where the file is missing or corrupt."""
         path = self._table_path(table, key)
         try:
             with pq.ParquetFile(path) as file:

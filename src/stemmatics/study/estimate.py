@@ -109,7 +109,7 @@ def read_results(ledger: Ledger, key: str) -> Results:
     """
     results: dict[str, Result] = {}
     for name, kind in _KINDS.items():
-        for row in ledger.read(name, key).to_pylist():
+        for row in ledger.read(key, name).to_pylist():
             result = _result_of(kind, row)
             if row["id"] != result.id or result.id in results:
                 twice = row["id"] == result.id

@@ -47,7 +47,7 @@ def _check_file(ledger: Ledger, name: str, expected: dict[str, object], key: str
         return f"truncated or altered: {size} bytes instead of {expected['num_bytes']}"
     if sha256_of(path) != expected["sha256"]:
         return "altered since it was written"
-    table = ledger.read(path.parent.name, key)
+    table = ledger.read(key, path.parent.name)
     if table.num_rows != expected["num_rows"]:
         return f"{table.num_rows} rows instead of {expected['num_rows']}"
     return _not_finite(table)
@@ -70,8 +70,8 @@ def _check_documents(ledger: Ledger, fact: Fact, files: dict[str, object]) -> st
         if f"tables/{table}/{fact.key}.parquet" not in files:
             continue
         ids = "doc_id" if table == "scores" else "item_id"
-        ours = ledger.read(table, fact.key).select(["index", ids]).to_pylist()
-        theirs = ledger.read("documents", corpus.key).select(["index", "doc_id"]).to_pylist()
+        ours = ledger.read(fact.key, table).select(["index", ids]).to_pylist()
+        theirs = ledger.read(corpus.key, "documents").select(["index", "doc_id"]).to_pylist()
         have = {(row["index"], row[ids]) for row in ours}
         limit = fact.params.get("num_documents", len(theirs))
         want = {(row["index"], row["doc_id"]) for row in theirs if row["index"] < limit}

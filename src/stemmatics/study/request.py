@@ -97,7 +97,7 @@ class StoredTables:
 
     def read(self, fact: Fact, table: str) -> Any:
         """A fact's rows."""
-        return self._ledger.read(table, fact.key)
+        return self._ledger.read(fact.key, table)
 
 
 def manifest_of(

@@ -204,7 +204,7 @@ def _load_stored(ledger: Ledger, key: str | None, name: str, problems: list[str]
         problems.append(f"{name}: no estimates are stored; the study has not been finished")
         return None
     try:
-        texts = {row["id"]: row["text"] for row in ledger.read("claims", key).to_pylist()}
+        texts = {row["id"]: row["text"] for row in ledger.read(key, "claims").to_pylist()}
         return _Stored(texts, read_results(ledger, key))
     except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         problems.append(f"{name}: stored estimates can't be read: {error}")
