@@ -117,7 +117,7 @@ def test_a_stage_that_supervises_nothing_stops_and_its_siblings_go_on(study):
     assert ran.code == 1
     failures = ran.json()["failures"]
     (reason,) = {why for name, why in failures.items() if name == "train safety-2-grpo"}
-    assert "nothing was supervised in 2 steps" in reason
+    assert "no training signal in 2 steps" in reason
     assert {name for name in failures if name.startswith("train ")} == {"train safety-2-grpo"}
 
 

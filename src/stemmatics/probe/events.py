@@ -123,7 +123,7 @@ def _stored(
     without_event: Mapping[int, str],
     context: Context,
 ) -> Made:
-    documents = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+    documents = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
 
     def row(index: int, outcome: str, event: Event | None = None) -> dict[str, Any]:
         return {

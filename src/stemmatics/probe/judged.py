@@ -88,5 +88,5 @@ def _row(items: Sequence[Mapping[str, Any]], ids: Sequence[str], reply: Reply, w
 
 def item_ids(fact: Fact, context: Context) -> list[str]:
     """Document ids of a fact's corpus, by index."""
-    ids: list[str] = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+    ids: list[str] = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
     return ids

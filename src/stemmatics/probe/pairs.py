@@ -64,7 +64,7 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
     """Whether a floor's noise has scale 0, because the descendant lost nothing."""
     if "noise" not in fact.needs:
         return False
-    (row,) = context.ledger.read("noise_scale", fact.needs["noise"].key).to_pylist()
+    (row,) = context.ledger.read(fact.needs["noise"].key, "noise_scale").to_pylist()
     return not row["scale"]
 
 

@@ -46,7 +46,7 @@ class Replies:
 
     def _ask(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())
-        ids = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+        ids = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
         prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
         rows = []
         replies = generate(
