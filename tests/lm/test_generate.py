@@ -220,7 +220,7 @@ def test_a_prompt_too_large_alone_and_other_failures_are_told(tokenizer):
         return fail
 
     model.generate = failing(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB"))
-    with pytest.raises(UserError, match="prompt 0 does not fit into memory"):
+    with pytest.raises(UserError, match="prompt 0 does not fit in memory"):
         run(model, tokenizer, [[5, 6]])
     model.generate = failing(RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes do not match"):

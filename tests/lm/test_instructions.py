@@ -69,8 +69,8 @@ def test_every_instruction_is_judged_by_itself():
     [
         ({"rule": "rhymes"}, "no rule 'rhymes'"),
         ({"count": 3}, "no rule None"),
-        ({"rule": "max_words"}, "'max_words' can't be checked.*It takes `count`"),
-        ({"rule": "titled", "count": 1}, "'titled' can't be checked.*It takes no settings"),
+        ({"rule": "max_words"}, "'max_words' cannot be checked.*It takes `count`"),
+        ({"rule": "titled", "count": 1}, "'titled' cannot be checked.*It takes no settings"),
     ],
 )
 def test_an_instruction_that_no_rule_can_judge_is_refused(instruction, message):
