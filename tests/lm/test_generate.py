@@ -207,7 +207,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tokenizer):
     assert events[-1] == {"kind": "progress", "done": 9, "total": 9}
 
 
-def test_a_prompt_too_large_alone_and_other_failures_are_told(tokenizer):
+def test_a_prompt_too_large_alone_and_other_failures_are_reported(tokenizer):
     model = tiny_llama(num_ids=300)
     own_generate = model.generate
 

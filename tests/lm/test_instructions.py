@@ -91,7 +91,7 @@ def test_words_are_what_a_reader_counts():
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("judge_reply", "outcome"),
     [
         (" Yes.", "refusal"),
         ("no, it helps", "answer"),
@@ -101,5 +101,5 @@ def test_words_are_what_a_reader_counts():
         ("Yesterday", "unclear"),
     ],
 )
-def test_a_judge_says_yes_or_no_first_or_is_unclear(said, word):
-    assert verdict(said) == word
+def test_a_judge_says_yes_or_no_first_or_is_unclear(judge_reply, outcome):
+    assert verdict(judge_reply) == outcome
