@@ -70,7 +70,7 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
 
 def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
     """A copy of the base with noise of the scale of a ``noise_scale`` fact; unchanged at scale 0."""
-    (row,) = context.ledger.read("noise_scale", noise.key).to_pylist()
+    (row,) = context.ledger.read(noise.key, "noise_scale").to_pylist()
     damaged_copy = copy.deepcopy(base)
     if row["scale"]:
         add_noise(damaged_copy, row["scale"], noise.seed(context.seed))
