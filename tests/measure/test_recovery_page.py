@@ -183,6 +183,17 @@ def test_what_cannot_be_trusted_is_named(presented):
     ]
 
 
+@pytest.mark.parametrize("residual", [0.001, -0.001])
+def test_an_interval_that_holds_zero_cannot_be_distinguished(residual):
+    study = pairs_study({"a": [residual]}, bases={"a": 1.0})
+    study.add_arm("d-a-0", [1.0 + residual + np.array([0.3, -0.3, 0.1, 0.0])])
+    results, findings = present(study)
+    (line,) = [
+        text for text in (each.plain(results) for each in findings.sentences) if text.startswith("d-a-0")
+    ]
+    assert line.startswith("d-a-0 cannot be distinguished from b-a after both were fine-tuned")
+
+
 def test_below_its_base_and_without_items_is_said_too():
     results, findings = present(pairs_study({"a": [-0.05]}, bases={"a": 1.0}))
     said = [sentence.plain(results) for sentence in findings.sentences]
