@@ -74,7 +74,7 @@ def pinned(checkpoints, corpora, *, stages=None, **declared):
 
 
 def documents(registers, groups=None):
-    """Rows of a corpus: one document per register given, each a group of its own unless told."""
+    """Rows of a corpus: one document per register, each in its own group by default."""
     groups = groups or [f"group {index}" for index in range(len(registers))]
     return [
         {"index": index, "doc_id": doc_id(index), "register": register, "group": group}

@@ -75,7 +75,7 @@ def items(**num_by_category):
 
 
 class Nursery:
-    """A nursery that passes each check at its limit, unless told otherwise."""
+    """A nursery that passes each check at its limit, unless changed."""
 
     def __init__(self, *, correct=None, paraphrased=PARAPHRASED, refused=None, ngram=NGRAM, gap=0.0, **given):
         self.settings = GateSettings(**{**SETTINGS, **LIMITS, **given})
@@ -359,7 +359,7 @@ def test_the_results_of_a_check():
     ]
 
 
-# what is asked for
+# needs
 
 
 def test_the_facts_that_the_gate_needs():

@@ -139,7 +139,7 @@ def stored():
     tables.put(fact.needs["corpus"], documents=rows[::-1])
     tables.put(
         fact,
-        scores=scores([1.5, 2.5, 0.0, 4.5], [3, 4, 0, 5], [6, 8, 0, 10]),
+        scores=scores([1.5, 2.5, 0.0, 4.5], [1, 4, 0, 5], [6, 8, 0, 10]),
         scoring=[{**METADATA, "prefix_id": None, "dtype": "float64"}],
         score_parts=parts("position", {"1024-4095": {0: 0.5}, "64-255": {0: 1.0, 3: 4.5}})
         + parts("frequency", {"10-99": {1: 2.5}, "0": {3: 1.0}}),
@@ -152,7 +152,7 @@ def test_scores_are_matched_with_their_documents(stored):
     assert found.index_N.tolist() == [0, 1, 3]
     assert found.doc_id_N.tolist() == [doc_id(index) for index in (0, 1, 3)]
     assert found.nll_N.tolist() == [1.5, 2.5, 4.5]
-    assert found.num_tokens_N.tolist() == [3, 4, 5]
+    assert found.num_tokens_N.tolist() == [1, 4, 5]
     assert found.num_bytes_N.tolist() == [6, 8, 10]
     assert found.register_N.tolist() == ["prose", "code", "news"]
     assert found.group_N.tolist() == ["g", "h", "g"]

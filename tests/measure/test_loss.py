@@ -73,7 +73,7 @@ def table_of(findings, name):
     return table
 
 
-# what is asked for
+# needs
 
 
 def test_every_checkpoint_is_scored_on_every_text_with_its_control():
@@ -143,7 +143,7 @@ def test_a_difference_is_descendant_minus_base_over_the_bases_bytes():
     assert whole.method == "guarded bootstrap-t"
 
 
-def test_one_register_is_not_told_apart_from_all():
+def test_a_single_register_is_reported_once():
     results = Made({"a": WORSE}, registers=["prose"] * 6).results()
     assert [delta.subject["register"] for delta in results.all("loss.delta.byte")] == ["all"]
     assert [one.subject["register"] for one in results.all("loss.native.token")] == ["all", "all"]
@@ -256,7 +256,7 @@ def test_a_pair_that_is_not_comparable_by_byte_is_refused_with_the_reason(metada
         fix,
         facts=(made.fact("base").key, made.fact("a").key),
     )
-    # nothing else is said of the pair
+    # there is no other result of the pair
     assert list(results.about(descendant="a")) == [refusal.id]
     assert results.category("loss.verdict", descendant="fine").value == "lost"
 
@@ -483,7 +483,7 @@ def test_the_control_adds_up_absolute_differences_over_the_bytes_of_the_plain_lo
     assert math.isnan(made.results().only("loss.control").value)
 
 
-def test_there_is_no_control_unless_it_is_asked_for():
+def test_without_checks_there_is_no_control():
     made, _ = controlled()
     without = Made({"a": WORSE}, checks=0)
     without.tables = made.tables

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+
+from stemmatics.math.scipy_modules import stats
 
 FloatArray = npt.NDArray[np.float64]
 Statistic = Callable[[Any], Any]

@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, check_level, plural, unknown
+from stemmatics.math.scipy_modules import optimize, stats
 from stemmatics.math.sums import FloatArray
 
 FEWEST_FOR_CHI2 = 25

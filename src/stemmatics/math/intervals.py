@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.sums import ratio
 
 

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval
 from stemmatics.math.rates import NUM_RESAMPLES
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.math.sums import FloatArray
 

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.math.intervals import Interval, unknown
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.math.sums import FloatArray
 

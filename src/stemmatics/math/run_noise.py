@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from stemmatics.math.intervals import Interval, check_level, combine_independent, unknown
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.sums import FloatArray
 
 UNIT = "run"

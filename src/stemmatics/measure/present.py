@@ -11,7 +11,7 @@ import altair as alt
 
 from stemmatics.core.content import Table
 from stemmatics.core.facts import Fact, Tag
-from stemmatics.core.results import Category, Claim, Estimate, Refusal
+from stemmatics.core.results import Category, Claim, Estimate, Refusal, Results
 from stemmatics.math.intervals import Interval
 
 SIGNED, PLAIN, SHARE, COUNT = "{:+.4f}", "{:.4f}", "{:.3f}", "{:.0f}"
@@ -241,3 +241,13 @@ def forest(
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
     chart = (zero + bars + dots).add_params(pick).properties(height=alt.Step(11))
     return dict(chart.to_dict())
+
+
+def cell(results: Results, quantity: str, form: str = WHOLE, /, **subject: str) -> Claim | None:
+    """A table's cell for the first result of a quantity, of whatever kind; ``n/a`` where it was refused."""
+    result = (
+        results.find(quantity, **subject)
+        or results.category(quantity, **subject)
+        or results.refusal(quantity, **subject)
+    )
+    return None if result is None else Claim(result.id, "value", form)

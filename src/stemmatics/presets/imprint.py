@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from stemmatics.core.presets import Preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.imprint import CONTROL, FIRST, LAST, RUNS, SAFETY, imprint
 from stemmatics.presets.nursery.imprint_text import SOURCES
@@ -175,9 +175,13 @@ def _corpora() -> dict[str, Any]:
     }
 
 
-PRESETS: dict[str, Callable[[], Stemma]] = {
-    "imprint": imprint,
-    "imprint-quick": lambda: imprint("quick"),
-    "imprint-olmo2": olmo2,
-    "imprint-smollm2": smollm2,
-}
+WHOLE = Preset(
+    "imprint", "what a last window of pretraining leaves after post-training, trained here", imprint
+)
+QUICK = Preset(
+    "imprint-quick", "the same with two sources, one family and no order control", lambda: imprint("quick")
+)
+OLMO2 = Preset("imprint-olmo2", "the same from OLMo-2 1B at 294 billion tokens, for a cluster", olmo2)
+SMOLLM2 = Preset(
+    "imprint-smollm2", "the same from SmolLM2 1.7B at 262 billion tokens, for a cluster", smollm2
+)

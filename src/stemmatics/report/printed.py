@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import NOT_AVAILABLE, Category, Claim, Estimate, Result, Sentence
+from stemmatics.core.results import NOT_AVAILABLE, Category, Claim, Estimate, Refusal, Result, Sentence
 
 Cell = Claim | str | int | None
 
@@ -170,6 +170,9 @@ def plain_interval(interval: Interval, results: Mapping[str, Result]) -> str:
 
 
 def exact_number(claim: Claim, results: Mapping[str, Result]) -> Any:
-    """A claim's number in full precision, in the units that it is printed in; NaN where unknown."""
-    value = getattr(results[claim.result], claim.field)
+    """A claim's number in full precision, in printed units; NaN where it is unknown or refused."""
+    result = results[claim.result]
+    if isinstance(result, Refusal):
+        return math.nan
+    value = getattr(result, claim.field)
     return value * claim.scale if isinstance(value, float) else value

@@ -16,7 +16,8 @@ import platformdirs
 
 from stemmatics.store.files import sha256_of, write_json
 
-_RECORD = "stemma.json"
+# written beside an artifact when it is complete
+RECORD = "stemma.json"
 
 
 def default_root() -> Path:
@@ -49,7 +50,7 @@ class Cache:
 
     def record(self, key: str) -> dict[str, Any] | None:
         """What was written beside the checkpoint when it was finished."""
-        path = self.path(key) / _RECORD
+        path = self.path(key) / RECORD
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
     @contextmanager
@@ -70,7 +71,7 @@ class Cache:
         hashes = {file.relative_to(folder).as_posix(): sha256_of(file) for file in files}
         sizes = {file.relative_to(folder).as_posix(): file.stat().st_size for file in files}
         whole = {**record, "files": hashes, "sizes": sizes}
-        write_json(folder / _RECORD, whole)
+        write_json(folder / RECORD, whole)
         place = self.path(key)
         place.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(place, ignore_errors=True)

@@ -22,6 +22,7 @@ from stemmatics.store.schema import SCHEMA_VERSION, schemas
 _MARK = b"stemmatics"
 # what a manifest must have, and of which kind
 _MANIFEST = {
+    "schema_version": int,
     "stemma": dict,
     "pins": dict,
     "measures": list,
@@ -65,7 +66,8 @@ class Ledger:
         """One fact's rows of one table. Raises UserError where the file is missing or broken."""
         path = self._table_path(table, key)
         try:
-            rows = pq.read_table(path)
+            # read_table would import pyarrow.dataset and with it pandas: a quarter of a second
+            rows = pq.ParquetFile(path).read()
         except FileNotFoundError:
             raise UserError(
                 f"{path} is missing",
@@ -145,6 +147,7 @@ class Ledger:
 
     def manifest(self) -> dict[str, Any]:
         """What was asked and what it was made with. Raises UserError where this is no run."""
+        self.refuse_other_schema()
         try:
             manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -161,21 +164,39 @@ class Ledger:
                 "Run the study again: the manifest is rewritten whole",
             ) from None
         if not isinstance(manifest, dict):
-            manifest = {"schema_version": SCHEMA_VERSION}
-        if manifest.get("schema_version") != SCHEMA_VERSION:
-            raise UserError(
-                f"{self.root} has schema version {manifest.get('schema_version')}",
-                f"this stemmatics reads version {SCHEMA_VERSION}",
-                "Install the version named in its manifest, or run the study again",
-            )
+            manifest = {}
         for name, kind in _MANIFEST.items():
             if not isinstance(manifest.get(name), kind):
                 raise UserError(
-                    f"{self.manifest_path} is not whole",
-                    f"{name!r} is missing or not what it should be",
+                    f"{self.manifest_path} is incomplete",
+                    f"{name!r} is missing or has the wrong type",
                     "Run the study again: the manifest is rewritten whole",
                 )
         return manifest
+
+    def stored_schema_version(self) -> int | None:
+        """The schema version that the manifest names; None if there is no manifest or it names none."""
+        try:
+            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+        return version if isinstance(version, int) else None
+
+    def refuse_other_schema(self) -> None:
+        """Raise UserError if the run was written with another schema version; a new folder is fine."""
+        version = self.stored_schema_version()
+        if version is None or version == SCHEMA_VERSION:
+            return
+        older = version < SCHEMA_VERSION
+        raise UserError(
+            f"{self.root} has schema version {version}",
+            f"it was written by {'an earlier' if older else 'a later'} stemmatics; this one reads and writes "
+            f"version {SCHEMA_VERSION}",
+            "Run the study again in a new folder; checkpoints in the cache are not trained again"
+            if older
+            else "Upgrade stemmatics",
+        )
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Rewrite the manifest whole; its digest is computed here."""

@@ -37,7 +37,7 @@ def content_of(
                 question=evaluation.request.measure.question,
                 sentences=[sentence for sentence in sentences if sentence.topic != SUMMARY],
                 tables=evaluation.findings.tables,
-                charts=evaluation.findings.charts,
+                charts=evaluation.findings.draw(),
                 failures=evaluation.findings.failures,
             )
         )

@@ -67,6 +67,7 @@ def run(
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
     """Make what is missing and evaluate every measure. Safe to call again after a crash."""
+    Ledger(root).refuse_other_schema()
     root.mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(root / ".lock", timeout=0):

@@ -14,7 +14,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction, Scorer, document_gradients
@@ -29,6 +28,7 @@ from stemmatics.math.prior.statistics import (
     Floats,
     Statistics,
 )
+from stemmatics.math.scipy_modules import linalg
 
 
 def bayesian_weights(rng: np.random.Generator, num_replicates: int, num_documents: int) -> Floats:
@@ -77,12 +77,12 @@ def _solve(
 ) -> Floats:
     """H^-1 on the directions whose entries in ``summed_F`` sum to 0 (all directions where none is)."""
     if not summed_F.any():
-        return np.asarray(cho_solve(cho_factor(hessian_FF), right_FR))
+        return np.asarray(linalg.cho_solve(linalg.cho_factor(hessian_FF), right_FR))
     ones_F = summed_F.astype(np.float64)
     # Adding a multiple of 1 1' changes nothing on that subspace and makes the matrix definite.
     scale = float(np.trace(hessian_FF)) / ones_F.sum() ** 2
-    factor = cho_factor(hessian_FF + scale * np.outer(ones_F, ones_F))
-    plain_FR, shift_F = cho_solve(factor, right_FR), cho_solve(factor, ones_F)
+    factor = linalg.cho_factor(hessian_FF + scale * np.outer(ones_F, ones_F))
+    plain_FR, shift_F = linalg.cho_solve(factor, right_FR), linalg.cho_solve(factor, ones_F)
     return np.asarray(plain_FR - np.outer(shift_F, ones_F @ plain_FR) / (ones_F @ shift_F))
 
 

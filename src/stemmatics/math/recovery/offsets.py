@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.recovery.pairs import FloatArray, Labels
 from stemmatics.math.recovery.resolution import left_out_errors
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_means
 
 LEVEL = 0.90

@@ -24,7 +24,7 @@ def needs(pinned: Pinned, settings: GateSettings) -> list[Fact]:
 
 
 def recall_checkpoints(settings: GateSettings) -> list[str]:
-    """The checkpoints that are asked for facts."""
+    """The checkpoints that answer the questions."""
     return [settings.base, settings.matched, settings.recovered, settings.lost]
 
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.special import betaincinv
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate
 from stemmatics.math.equivalence import equivalence
 from stemmatics.math.intervals import Interval, combine_independent, t_interval, unknown
+from stemmatics.math.scipy_modules import special
 from stemmatics.math.seeds import sign_flip_exact
 from stemmatics.measure.imprint.needs import NAME, SFT, ImprintSettings, Tree
 from stemmatics.measure.imprint.nodes import METRICS, Answers, FloatArray, Strands
@@ -226,7 +226,7 @@ def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95, *, largest
     else:
         reach, method, error = bound, "Clopper-Pearson", math.nan
         few = num < FEWEST_FLIPS
-        effect = math.nan if few else float(betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
+        effect = math.nan if few else float(special.betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
     return Interval(value, value - reach, value + reach, level, method, num, "prompt", effect, error, note)
 
 
