@@ -329,7 +329,7 @@ def test_a_checkpoint_that_failed_leaves_out_its_pairs_only():
     findings = made.findings(results)
     assert findings.sentences == []
     assert [table.name for table in findings.tables] == ["loss/native/text"]
-    assert findings.charts == []
+    assert findings.draw() == []
 
 
 # where it went
@@ -574,7 +574,7 @@ def points(spec, key):
 def test_charts_draw_what_is_known():
     made, _ = parted()
     results = made.results()
-    charts = made.findings(results).charts
+    charts = made.findings(results).draw()
     assert [chart.name for chart in charts] == ["loss/by-register/text", "loss/where/text"]
     deltas = {row["register"]: row for row in points(charts[0].spec, "register")}
     assert set(deltas) == {"all", "prose", "code"}
@@ -590,5 +590,5 @@ def test_charts_draw_what_is_known():
 
 def test_names_that_the_user_gave_are_drawn_as_they_are():
     made = Made({"my_model": WORSE})
-    (chart,) = made.findings().charts
+    (chart,) = made.findings().draw()
     assert {row["descendant"] for row in points(chart.spec, "register")} == {"my_model"}

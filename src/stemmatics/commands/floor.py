@@ -72,7 +72,7 @@ def make_floor(
     pinned = Pinned(stemma, pin_sources(stemma, on_step))
     fact = _fact(pinned, noise_kind, seed)
     with made_in_scratch([fact], pinned, what="the damaged base", on_event=on_event) as ledger:
-        row = ledger.read("damaged_bases", fact.key).to_pylist()[0]
+        row = ledger.read(fact.key, "damaged_bases").to_pylist()[0]
     _refuse(row)
     folder = Cache().find(fact.key)
     assert folder is not None, "a damaged base that is made is in the cache"

@@ -70,7 +70,7 @@ def _rescored(
 
     stored = {
         row["doc_id"]: row
-        for row in run.ledger.read("scores", fact.key).to_pylist()
+        for row in run.ledger.read(fact.key, "scores").to_pylist()
         if row["doc_id"] in available
     }
     if not stored:

@@ -68,10 +68,10 @@ def _target(fact: Fact, context: Context) -> tuple[float, str]:
     totals = []
     for role in ("old", "new"):
         key = fact.needs[role].key
-        refusal = context.ledger.read("prior_model", key).to_pylist()[0]["refusal"]
+        refusal = context.ledger.read(key, "prior_model").to_pylist()[0]["refusal"]
         if refusal:
             return math.nan, refusal
-        sums = context.ledger.read("prior_sums", key).to_pylist()
+        sums = context.ledger.read(key, "prior_sums").to_pylist()
         rows = [row for row in sums if row["arm"] == UNCORRECTED]
         totals.append((sum(row["nll_sum"] for row in rows), sum(row["num_tokens"] for row in rows)))
     (old, tokens), (new, _) = totals

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def connect(ledger: Ledger, *tables: str) -> duckdb.DuckDBPyConnection:
     """An in-memory database with a view for each table (or those named); ``fact`` is each row's fact key.
 
-    A view has the rows of the manifest's facts: not those of earlier settings, not files that no
-    record names. Reads Parquet only: nothing is ever written back.
+    Views have the rows of the manifest's facts only: not those of earlier settings, nor of files without a
+    record. The Parquet files are never written.
     """
     import duckdb
 
@@ -57,7 +57,6 @@ def _files(ledger: Ledger) -> dict[str, list[Path]]:
 
 def _current_files(ledger: Ledger) -> Iterator[tuple[Path, str, dict[str, Any]]]:
     """Path, table and record of every file of the manifest's facts, tables of a fact in sorted order."""
-    for key in ledger.manifest()["facts"]:
-        if ledger.has(key):
-            for file, record in sorted(ledger.fact_record(key)["files"].items()):
-                yield ledger.root / file, Path(file).parts[1], record
+    for fact in ledger.fact_records(ledger.manifest()["facts"]).values():
+        for file, record in sorted(fact["files"].items()):
+            yield ledger.root / file, Path(file).parts[1], record

@@ -1,4 +1,4 @@
-"""A finished run read back: its requests, its stored results, and its page."""
+"""Reading a finished run: its requests, stored results and page."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PAGE = "report.html"
 
 @dataclass(frozen=True)
 class OpenRun:
-    """A run as its folder describes it; nothing else is needed."""
+    """A run as described by its folder."""
 
     ledger: Ledger
     manifest: dict[str, Any]
@@ -37,12 +37,14 @@ class OpenRun:
         return next((request for request in self.requests if request.name == measure), None)
 
 
-def open_run(root: Path, *measures: str) -> OpenRun:
+def open_run(root: Path, *measures: str, indexed: bool = True) -> OpenRun:
     """A run with the requests of its measures (all, or those named).
+
+    With ``indexed=False`` every record is read from its own file.
 
     Raises UserError where the folder is no run or its manifest is inconsistent.
     """
-    ledger = Ledger(root)
+    ledger = Ledger(root, indexed=indexed)
     manifest = ledger.manifest()
     try:
         declared = manifest["stemma"]
@@ -55,15 +57,15 @@ def open_run(root: Path, *measures: str) -> OpenRun:
         raise UserError(
             f"the manifest of {root} is incomplete",
             f"{type(error).__name__}: {error}",
-            "Run the study again: the manifest is rewritten whole",
+            "Run the study again: it rewrites the manifest",
         ) from None
     return OpenRun(ledger, manifest, pinned, requests)
 
 
 def load_evaluations(run: OpenRun, *measures: str) -> list[Evaluation]:
-    """The stored results of a run's measures (all, or those named); nothing is estimated.
+    """The stored results of a run's measures (all, or those named); nothing is recomputed.
 
-    Raises UserError where they were not stored, since the study was not finished.
+    Raises UserError where they are missing because the study was not finished.
     """
     return [
         load_evaluation(run.pinned, request, run.ledger, _results_key(run.ledger, run.manifest, request.name))

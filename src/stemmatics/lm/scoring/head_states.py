@@ -2,8 +2,8 @@
 
 Axes: N positions, T tokens of one document, B rows of a block, D width.
 
-One forward pass writes them, a document at a time; every later question about the head alone (another
-bias, a damaged head) is answered from the file, without the model below it.
+One forward pass writes them, one document at a time. Everything that depends on the head alone (another
+bias, a damaged head) is then computed from the file, without the rest of the model.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from torch import Tensor
 
 
 class States:
-    """States that were written: rows by position, read a block at a time.
+    """Stored states: rows by position, read one block at a time.
 
-    bfloat16 is kept as the upper half of a float32, which is what it is; nothing is rounded.
+    bfloat16 is stored as the upper half of a float32, which is exact.
     """
 
     def __init__(self, path: Path, num_positions: int, width: int, dtype: torch.dtype) -> None:
@@ -65,7 +65,7 @@ class StateWriter:
         self._stream.close()
 
     def append(self, hidden_TD: NDArray[np.float32]) -> None:
-        """Rows of one document, float32 as the scoring engine hands them out."""
+        """Rows of one document, float32 as in the scoring engine's output."""
         stored = _storage(self.dtype)
         rows_TD = np.ascontiguousarray(hidden_TD, dtype=np.float32)
         if stored == np.uint16:
@@ -75,12 +75,12 @@ class StateWriter:
         self._width = rows_TD.shape[1]
 
     def states(self) -> States:
-        """What was written; the file must be closed."""
+        """The written states; the file must be closed."""
         return States(self.path, self._num_positions, self._width, self.dtype)
 
 
 def _storage(dtype: torch.dtype) -> Any:
-    """float16 and bfloat16 take two bytes, all else four."""
+    """float16 and bfloat16 take two bytes, other types four."""
     return {torch.float16: np.dtype(np.float16), torch.bfloat16: np.dtype(np.uint16)}.get(
         dtype, np.dtype(np.float32)
     )

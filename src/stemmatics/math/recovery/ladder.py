@@ -1,4 +1,4 @@
-"""The ladder: models ordered by re-based loss, those that can't be told apart joined.
+"""The ladder: models ordered by re-based loss, with groups of indistinguishable ones.
 
 Axes: D documents, M models.
 """
@@ -20,7 +20,7 @@ from stemmatics.math.ranks import (
     rank_reversals,
     spearman,
 )
-from stemmatics.math.rates import NUM_RESAMPLES, loss_rates, paired_differences
+from stemmatics.math.rates import NUM_RESAMPLES, Settings, loss_rates, paired_differences
 
 
 @dataclass(frozen=True)
@@ -28,8 +28,8 @@ class Ladder:
     """Models from the lowest re-based loss up; every field that names models holds positions in ``names``.
 
     rebased: loss of each model, nats/byte, in the order of ``names``. order: positions, best first.
-    differences: for i < j, loss of j less loss of i on the same documents. groups: maximal sets of models of
-    which no two can be told apart (they may overlap). reversals: pairs that native and re-based loss order
+    differences: for i < j, loss of j less loss of i on the same documents. groups: maximal sets of
+    pairwise indistinguishable models (they may overlap). reversals: pairs that native and re-based loss order
     oppositely; ``kendall`` and ``spearman`` are the agreement of the two orders. The last three are empty
     or NaN without native losses.
     """
@@ -74,25 +74,16 @@ def ladder(
             "a ladder is made from every model's loss on every document",
             "score all models on the same documents",
         )
-    rebased = loss_rates(
-        nll_DM, bytes_D, rng=rng, groups=document_groups, level=level, num_resamples=num_resamples
-    )
+    settings: Settings = {
+        "rng": rng, "groups": document_groups, "level": level, "num_resamples": num_resamples
+    }  # fmt: skip
+    rebased = loss_rates(nll_DM, bytes_D, **settings)
     first, second = np.triu_indices(len(names), k=1)
     intervals = (
-        paired_differences(
-            nll_DM[:, first],
-            nll_DM[:, second],
-            bytes_D,
-            rng=rng,
-            groups=document_groups,
-            level=level,
-            num_resamples=num_resamples,
-        )
-        if first.size
-        else []
+        paired_differences(nll_DM[:, first], nll_DM[:, second], bytes_D, **settings) if first.size else []
     )
     differences = dict(zip(zip(first.tolist(), second.tolist(), strict=True), intervals, strict=True))
-    rebased_M = np.array([one.value for one in rebased])
+    rebased_M = np.array([interval.value for interval in rebased])
     order = tuple(int(m) for m in np.argsort(rebased_M, kind="stable"))
     groups = tuple(indistinguishable_groups(rebased_M, differences))
     native_M = np.full(len(names), np.nan) if native_loss_M is None else np.asarray(native_loss_M)

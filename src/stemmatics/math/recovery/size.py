@@ -1,4 +1,4 @@
-"""Residual against the size of a model: is the cost of post-training the same at every size?
+"""Slope of the residual over model size: whether the cost of post-training depends on size.
 
 Axes: N pairs.
 """
