@@ -1,6 +1,7 @@
 """The measure `loss` on sums written by hand, whose answers are known."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -558,7 +559,7 @@ def test_findings_follow_the_declared_order_however_results_are_stored():
     stored = sorted(results.values(), key=lambda result: type(result).__name__)
     again = made.findings(Results(stored))
     fresh = made.findings(results)
-    assert again == fresh
+    assert replace(again, charts=again.draw()) == replace(fresh, charts=fresh.draw())
     rows = cells(table_of(fresh, "loss/summary/text"), results)
     assert [row[1] for row in rows] == ["b", "half", "a"]
 

@@ -53,6 +53,10 @@ class Pinned:
     def _checkpoints(self) -> dict[str, Fact]:
         return {}
 
+    @cached_property
+    def _corpora(self) -> dict[str, Fact]:
+        return {}
+
     def checkpoint(self, name: str | Fact) -> Fact:
         """The checkpoint called ``name``: pinned (``weights``) or made (``train``, ``alter``).
 
@@ -110,4 +114,8 @@ class Pinned:
         """The documents of a corpus: ids, registers, groups, splits."""
         if name not in self.stemma.corpora:
             raise _unknown("corpus", name, list(self.stemma.corpora))
-        return corpus_fact(name, self.stemma.corpora[name], self.pins.corpora[name], self.stemma.seed)
+        if name not in self._corpora:
+            self._corpora[name] = corpus_fact(
+                name, self.stemma.corpora[name], self.pins.corpora[name], self.stemma.seed
+            )
+        return self._corpora[name]
