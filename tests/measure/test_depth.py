@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from stemmatics.commands.show import load_run
 from tests.lm.tiny_checkpoints import make_model, make_tokenizer
+
+from stemmatics.commands.show import load_run
 
 WORDS = ["the", "scribe", "copied", "text", "and", "a", "copy", "kept", "faults", "in", "1234", "bottles"]
 NUM_PROMPTS, LAYERS = 18, 4

@@ -103,7 +103,7 @@ def test_a_fault_is_named_with_its_row(case, words, tmp_path, stemma_command):
         (["depth", "."], "is a folder"),
         (["prior", "t.xls"], "unknown file type"),
         (["prior", "t.csv", "--readout", "own"], "--readout is not an option of prior"),
-        (["prior", "t.csv", "--write-checksums"], "is for a folder"),
+        (["prior", "t.csv", "--write-checksums"], "is only for a folder"),
         (["agreement", "s.csv", "--tasks", "t,u"], "no task 'u'"),
         (["agreement", "s.csv", "--lower-is-better", "u"], "no task 'u'"),
         (["prior", "."], "has no SHA256SUMS"),

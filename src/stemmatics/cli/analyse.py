@@ -1,4 +1,4 @@
-"""stemma analyse: the estimators alone, on a table that somebody else made."""
+"""stemma analyse: the estimators alone, on tables from elsewhere."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from stemmatics.cli.output import JSON_HELP, print_json
+from stemmatics.cli.output import AsJson, print_json
 
 
 def analyse(
@@ -17,45 +17,50 @@ def analyse(
         Path,
         typer.Argument(metavar="TABLE", help="CSV, Parquet, JSON or JSON lines; for prior also a folder."),
     ],
-    seed: Annotated[int, typer.Option(help="Of the resamples.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     readout: Annotated[
-        str | None, typer.Option(help="depth: whose norm and head read all cells (common-descendant).")
+        str | None,
+        typer.Option(help="depth: the norm and head that read all cells (default: common-descendant)."),
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="agreement: tasks to use, with commas between.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="agreement: tasks to use, comma-separated.")] = None,
     lower_is_better: Annotated[
-        list[str] | None, typer.Option(help="agreement: a task whose lower scores are better; repeat it.")
+        list[str] | None,
+        typer.Option(help="agreement: a task where lower scores are better; can be repeated."),
     ] = None,
-    before: Annotated[str | None, typer.Option(help="agreement: the first setting.")] = None,
-    after: Annotated[str | None, typer.Option(help="agreement: the second setting.")] = None,
+    before: Annotated[str | None, typer.Option(help="agreement: name of the first setting.")] = None,
+    after: Annotated[str | None, typer.Option(help="agreement: name of the second setting.")] = None,
     write_checksums: Annotated[
-        bool, typer.Option("--write-checksums", help="prior: write a folder's SHA256SUMS, and end.")
+        bool, typer.Option("--write-checksums", help="prior: only write the SHA256SUMS of a folder.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Estimate from a table of sums: no model, no torch. docs/analyse.md has the shapes."""
-    from stemmatics.commands.analyse import analyse as estimate
+    """Estimate from a table of sums: no model, no torch.
+
+    docs/analyse.md describes the tables.
+    """
+    from stemmatics.cli.options import names_of
+    from stemmatics.commands.analyse import analyse as command
 
     if write_checksums:
         return _write(measure, table, as_json=as_json)
-    asked: dict[str, Any] = {
+    given: dict[str, Any] = {
         "readout": readout,
-        "tasks": None if tasks is None else [task.strip() for task in tasks.split(",") if task.strip()],
+        "tasks": names_of(tasks),
         "lower_is_better": lower_is_better or None,
         "before": before,
         "after": after,
     }
-    found = estimate(
-        measure, table, seed=seed, **{name: value for name, value in asked.items() if value is not None}
-    )
+    settings = {name: value for name, value in given.items() if value is not None}
+    estimates = command(measure, table, seed=seed, **settings)
     if as_json:
-        print_json(found)
+        print_json(estimates)
     else:
         from stemmatics.cli.analyse_text import show
 
-        show(found)
-    for problem in found.get("problems", []):
+        show(estimates)
+    for problem in estimates.get("problems", []):
         print(f"wrong: {problem}", file=sys.stderr)
-    return 1 if found.get("problems") else 0
+    return 1 if estimates.get("problems") else 0
 
 
 def _write(measure: str, folder: Path, *, as_json: bool) -> int:
@@ -64,20 +69,20 @@ def _write(measure: str, folder: Path, *, as_json: bool) -> int:
 
     if measure != "prior" or not folder.is_dir():
         raise UserError(
-            "--write-checksums is for a folder of prior tables",
-            "Checksums belong to an archive of tables",
+            "--write-checksums is only for a folder of prior tables",
+            "checksums belong to an archive of tables",
             "Type `stemma analyse prior FOLDER --write-checksums`",
             code=2,
         )
     path = write_checksums(folder)
-    found = {"checksums": str(path), "files": files_of(folder)}
+    files = files_of(folder)
     if as_json:
-        print_json(found)
+        print_json({"checksums": str(path), "files": files})
     else:
-        print(f"{path}: {len(found['files'])} files")
+        print(f"{path}: {len(files)} files")
     return 0
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Add the command of this file."""
     app.command()(analyse)
