@@ -16,7 +16,6 @@ from rich.text import Text
 
 from stemmatics.core.content import Content, Table
 from stemmatics.core.results import NOT_AVAILABLE, Claim, Result
-from stemmatics.report.page import part_slug
 from stemmatics.report.printed import (
     brackets,
     exact_number,
@@ -67,6 +66,8 @@ def csv_text(table: Table, results: Mapping[str, Result]) -> str:
 
 def write_tables(content: Content, folder: Path) -> list[Path]:
     """Each table of a report as ``FOLDER/MEASURE-TABLE-CORPUS.csv``."""
+    from stemmatics.report.page import part_slug
+
     paths = []
     for section in content.sections:
         for table in section.tables:

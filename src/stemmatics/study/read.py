@@ -13,7 +13,6 @@ from stemmatics.core.load import validate
 from stemmatics.core.results import Results
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.pinned import Pinned, Pins
-from stemmatics.report.page import write_page
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.content import content_of, failures_of, provenance_of
@@ -110,6 +109,8 @@ def build_content(run: OpenRun, evaluations: list[Evaluation]) -> Content:
 
 def write_report(root: Path, *, on_step: Callable[[str], None] = lambda _what: None) -> Content:
     """Write a run's page again from its stored results."""
+    from stemmatics.report.page import write_page
+
     run = open_run(root)
     content = load_report_content(run)
     on_step("writing the page")
