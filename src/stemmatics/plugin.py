@@ -1,4 +1,4 @@
-"""Everything that a measure in another package imports; the list is frozen by a test.
+"""What a measure or preset of another package imports; frozen by ``tests/test_surface.py``.
 
 Names are imported when they are used: contracts and measures need no torch, probes do.
 """
@@ -54,6 +54,9 @@ _HOMES = {
     "paired_difference": "stemmatics.math.rates",
     "t_interval": "stemmatics.math.intervals",
     "wilson": "stemmatics.math.intervals",
+    # presets
+    "Stemma": "stemmatics.core.stemma",
+    "preset": "stemmatics.core.presets",
     "UserError": "stemmatics.core.errors",
 }
 __all__ = sorted(_HOMES)  # noqa: PLE0605 - the names of the table above

@@ -1,4 +1,4 @@
-"""A run of an earlier schema is refused with what to do; the demo puts its own aside and trains nothing again."""
+"""A run of an earlier schema is refused; the demo sets its own aside and trains nothing again."""
 
 import json
 

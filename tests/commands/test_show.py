@@ -1,4 +1,4 @@
-"""What a run holds is read, not computed: tables by name, results without measures, nothing heavy imported."""
+"""Runs are read, not computed: tables by name, results without measures, nothing heavy imported."""
 
 import json
 import subprocess
@@ -151,7 +151,7 @@ def test_a_run_as_data_frames(finished_run):
     run = load_run(finished_run)
     assert run.frame().num_rows == len(run.estimates) > 20
     assert set(run.table("scores").column_names) > {"nll_sum", "fact"}
-    with pytest.raises(UserError, match="there is no table 'scors'.*scores"):
+    with pytest.raises(UserError, match=r"there is no table 'scors'.*scores"):
         run.table("scors")
 
 

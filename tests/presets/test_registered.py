@@ -38,7 +38,7 @@ def test_a_preset_is_a_study(name):
 
 def test_options_reach_the_function():
     assert preset("nursery", scale="test").name == "nursery-test"
-    with pytest.raises(UserError, match="has no scale 'huge'.*Choose demo or test"):
+    with pytest.raises(UserError, match=r"has no scale 'huge'.*Choose demo or test"):
         preset("nursery", scale="huge")
 
 
