@@ -126,7 +126,7 @@ def test_no_event_and_one_event(num_events):
 
 
 def test_columns_must_match_and_a_pair_has_one_family():
-    with pytest.raises(UserError, match="every event has one"):
+    with pytest.raises(UserError, match="Every event has one"):
         factorial(made_cells(3), [1, 2], rng=np.random.default_rng(0))
     with pytest.raises(UserError, match="two families"):
         factorial(

@@ -60,7 +60,7 @@ def test_what_one_fact_throws_fails_that_one_alone(run):
 
     ledger, reasons = run(lambda facts: each(facts, one))
     assert ledger.done() == keys(0, 3)
-    assert reasons[FACTS[1].key] == "no text. the file is empty. Give another."
+    assert reasons[FACTS[1].key] == "no text. The file is empty. Give another."
     assert reasons[FACTS[2].key].startswith("ZeroDivisionError: by zero (test_worker.py:")
     assert {key: found["reason"] for key, found in ledger.failures().items()} == {
         key: reason for key, reason in reasons.items() if reason

@@ -59,7 +59,7 @@ def estimate_added(forger):
         return pa.concat_tables([table, extra])
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["result loss.invented/x=y", "an id follows from"]
+    return ["result loss.invented/x=y", "An id follows from"]
 
 
 def claim_changed(forger):

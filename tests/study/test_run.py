@@ -63,7 +63,7 @@ def test_killed_after_five_of_ten_facts_the_other_five_are_made(study, tmp_path,
         patch.setattr(Ledger, "record", killed)
         ran = study("run", corpora=THREE, code=130)
     assert ran.out == ""
-    assert "Type the same command to go on" in ran.err
+    assert "Run the same command again to continue" in ran.err
     status = stemma_command("status", tmp_path / "run", "--json")
     assert sum(row["done"] for row in status.json()) == 5
     assert sum(row["left"] for row in status.json()) == 5
