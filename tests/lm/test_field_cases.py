@@ -53,7 +53,7 @@ def test_one_bos_in_front_and_two_tokens_scored(tmp_path):
     assert [row["num_tokens"] for row in result.documents] == [1, 2]
     assert result.documents[0]["nll_sum"] == pytest.approx(0.6931, abs=1e-4)
     assert result.documents[1]["nll_sum"] == pytest.approx(0.6931 + LN64, abs=1e-4)
-    assert (result.settings["prefix_id"], result.metadata["prefix"]) == (NAMES.index(BOS), BOS)
+    assert (result.scoring["prefix_id"], result.metadata["prefix"]) == (NAMES.index(BOS), BOS)
 
 
 def test_text_that_spells_bos_loses_no_character(flat, tmp_path):
@@ -80,7 +80,7 @@ def test_rendered_messages_get_no_second_bos_and_only_replies_are_scored(random_
     assert row["flags"] == ["has_bos", "rendered"]
     eos = NAMES.index("</s>")
     ids = [1, *ids_of("QabAcde"), eos, *ids_of("QfAgh"), eos]
-    assert result.settings["prefix_id"] == 1
+    assert result.scoring["prefix_id"] == 1
     with torch.inference_mode():
         log_p_LV = tiny_llama()(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     scored = [5, 6, 7, 8, 12, 13, 14]
@@ -105,8 +105,8 @@ def test_the_prefix_is_recorded(tmp_path):
     folder = checkpoint(tmp_path / "without", tokenizer=tokenizer)
     path = written(tmp_path, {"text": "abc"})
     without, with_eos = (score(folder, path, scoring=Scoring(prefix=name)) for name in ("auto", "always"))
-    assert (without.settings["prefix_id"], without.documents[0]["num_tokens"]) == (None, 2)
-    assert (with_eos.settings["prefix_id"], with_eos.metadata["prefix"]) == (NAMES.index("</s>"), "</s>")
+    assert (without.scoring["prefix_id"], without.documents[0]["num_tokens"]) == (None, 2)
+    assert (with_eos.scoring["prefix_id"], with_eos.metadata["prefix"]) == (NAMES.index("</s>"), "</s>")
     assert with_eos.documents[0]["num_tokens"] == 3
 
 
@@ -239,10 +239,10 @@ def test_temperature_divides_the_logits(temperature, log_probability):
 def test_lower_precision_reports_its_effect_on_the_loss(random_model, tmp_path):
     path = written(tmp_path, {"text": "abcdefg hijk"}, {"text": "lmnop qrst"})
     exact = score(random_model, path)
-    assert exact.settings["dtype_deviation"] is None
+    assert exact.scoring["dtype_deviation"] is None
     half = stemmatics.score(str(random_model), path, numerics=Numerics(device="cpu", dtype="bfloat16"))
     expected = half.nats_per_byte - exact.nats_per_byte
-    assert half.settings["dtype_deviation"] == pytest.approx(expected, abs=1e-7)
+    assert half.scoring["dtype_deviation"] == pytest.approx(expected, abs=1e-7)
     assert abs(expected) > 1e-6
 
 
