@@ -20,7 +20,8 @@ from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.reference import REFERENCE
 from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.scoring.passes import Reader, tokenized
+from stemmatics.lm.scoring.encoded import tokenized
+from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
