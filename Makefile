@@ -7,7 +7,7 @@ PIP_ARGS ?=
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: demo demo-real test known lint bench clean
+.PHONY: demo demo-real test known lint bench mutants clean
 
 demo: $(VENV)/.installed
 	$(BIN)/stemma demo --timings
@@ -29,6 +29,10 @@ lint: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python "$$script" || exit 1; done
+
+mutants: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet $(PIP_ARGS) -c constraints.txt -e '.[mutants]'
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.mutants --sample 300 --seed 0
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "error: no Python 3.11 or newer was found. stemmatics needs one. \

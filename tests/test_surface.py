@@ -10,6 +10,7 @@ from pathlib import Path
 import typer.main
 
 import stemmatics
+from stemmatics import plugin
 from stemmatics.cli import main
 from stemmatics.core.stemma import Stemma
 from stemmatics.store.schema import SCHEMA_VERSION, schemas
@@ -42,6 +43,7 @@ def surface():
     return {
         "commands": commands(),
         "names": sorted(stemmatics.__all__),
+        "plugin": sorted(plugin.__all__),
         "entry_points": entry_points(),
         "schema_version": SCHEMA_VERSION,
         "tables": {
@@ -61,8 +63,9 @@ def test_the_public_surface_is_as_it_was_written_down():
 
 
 def test_every_public_name_is_there():
-    for name in stemmatics.__all__:
-        assert getattr(stemmatics, name) is not None
+    for module in (stemmatics, plugin):
+        for name in module.__all__:
+            assert getattr(module, name) is not None
 
 
 if __name__ == "__main__":

@@ -99,7 +99,7 @@ def test_an_error_is_one_line_on_stderr(case, finished_run, tiny, tmp_path, monk
         ["status", "RUN"],
         ["show", "RUN"],
         ["show", "RUN", "scores"],
-        ["show", "RUN", "summary-text"],
+        ["show", "RUN", "loss/summary/text"],
         ["show", "RUN", "movers"],
         ["export", "RUN", "--out", "out"],
         ["report", "COPY"],

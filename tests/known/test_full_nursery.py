@@ -20,18 +20,11 @@ KILLS = (14.0, 22.0, 30.0)
 
 def test_the_full_nursery_passes_its_gate(tmp_path):
     outcome = run(preset("nursery"), tmp_path / "run")
-    values = {
-        one.subject["check"]: one.value
-        for one in outcome.content.results.values()
-        if one.quantity == "gate.value"
-    }
-    failed = [
-        one.subject["check"]
-        for one in outcome.content.results.values()
-        if one.quantity == "gate.passed" and one.value != 1.0
-    ]
+    results = outcome.content.results
+    values = {value.subject["check"]: value.value for value in results.all("gate.value")}
     assert outcome.failures == {}
-    assert failed == [], values
+    gate = results.category("gate.passed")
+    assert gate.value == "passed", (gate.reason, values)
     verdict = verify(outcome.root)
     assert verdict.line == f"{verdict.num_claims}/{verdict.num_claims} claims hold"
 

@@ -10,12 +10,12 @@ LEADS = {"temperature": "temperature", "second-bias": "bias", "noise": "rest"}
 
 
 def test_bias_temperature_and_damage_each_lead_on_their_own_case(tmp_path):
-    found = run(preset("nursery"), tmp_path / "run", only=["prior"])
-    assert found.failures == {}
+    outcome = run(preset("nursery"), tmp_path / "run", only=["prior"])
+    assert outcome.failures == {}
     leads = {
-        (one.subject["descendant"], one.subject["part"], one.subject["over"]): one
-        for one in found.content.results.values()
-        if one.quantity == "prior.lead"
+        (lead.subject["descendant"], lead.subject["part"], lead.subject["over"]): lead
+        for lead in outcome.content.results.values()
+        if lead.quantity == "prior.lead"
     }
     for name, part in LEADS.items():
         for other in {"temperature", "bias", "rest"} - {part}:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from dataclasses import replace
 
@@ -84,9 +83,11 @@ def half_run(tiny, tmp_path_factory, stemma_command):
 
 
 def test_default_windows_that_follow_two_contexts_are_not_compared(half_run):
-    (delta,) = [one for one in half_run.estimates.values() if one.quantity == "loss.delta.byte"]
-    assert math.isnan(delta.value)
-    assert "their windows differ (64 tokens, stride 56 and 32 tokens, stride 28)" in delta.note
+    assert half_run.results.all("loss.delta.byte") == []
+    (refusal,) = half_run.results.refusals("loss.delta.byte")
+    assert refusal.subject["register"] == "all"
+    assert refusal.reason == "their windows differ (64 tokens, stride 56 and 32 tokens, stride 28)"
+    assert refusal.fix == "set windows.size"
 
 
 def test_a_run_stores_how_far_its_precision_moves_the_loss(half_run, finished_run):

@@ -1,156 +1,423 @@
-"""The measure `prior` on made sums: parts add up, labels, refusals; no model, no file."""
-
-import math
-from dataclasses import replace
+"""The measure `prior` on hand-made sums: shares, parts, floors, labels, refusals, and their presentation."""
 
 import numpy as np
 import pytest
-
-from stemmatics.core.facts import Fact
-from stemmatics.measure.prior.estimate import Pair, incomparable, pair_estimates
-from stemmatics.measure.prior.floors import floor_estimates
-from stemmatics.measure.prior.sums import NONE, Model
-
-NUM = 80
-SUBJECT = {"base": "b", "descendant": "d", "corpus": "t"}
-SELECTED = {name: (name, "selected") for name in ("bias", "temperature", "joint")}
-RNG = np.random.default_rng(1)
-TOKENS = RNG.integers(20, 60, NUM).astype(float)
-BASE = TOKENS * RNG.normal(3.0, 0.1, NUM)
-LOST = TOKENS * RNG.normal(0.3, 0.1, NUM)
-
-
-def model(nll, gains, *, draws=None, **said):
-    """Sums of one model: ``gains`` by arm are what each correction removes, by document."""
-    said = {
-        "token_ids_sha256": "same",
-        "prefix_id": 0,
-        "dtype": "float32",
-        "note": "",
-        "mean_state_energy": 3.0,
-        "state_energy": 6.0,
-        **said,
-    }
-    return Model(
-        Fact("prior", 1, {}),
-        said,
-        np.arange(NUM),
-        TOKENS,
-        np.zeros(NUM),
-        np.arange(NUM).astype(str),
-        {NONE: nll, **{arm: nll - gain for arm, gain in gains.items()}},
-        {arm: {"flags": [], "inverse_temperature": 1.0} for arm in (NONE, *gains)},
-        draws or {},
-    )
-
-
-def a_pair(share=0.6, noise=0.01, **changes):
-    rng = np.random.default_rng(3)
-    jitter = TOKENS * rng.normal(0.0, noise, NUM)
-    new = {
-        SELECTED["joint"]: share * LOST + jitter,
-        SELECTED["temperature"]: 0.5 * LOST + jitter,
-        SELECTED["bias"]: 0.2 * LOST + jitter,
-    }
-    old = {arm: np.zeros(NUM) for arm in new}
-    return Pair(SUBJECT, (Fact("prior", 1, {}),), model(BASE, old), model(BASE + LOST, new, **changes))
-
-
-def found(pair):
-    estimates = pair_estimates(pair, np.random.default_rng(0))
-    return estimates, {(one.quantity, *sorted(one.subject.items())): one for one in estimates}
-
-
-def value(estimates, quantity, **subject):
-    (one,) = (
-        one
-        for one in estimates
-        if one.quantity == quantity and all(one.subject.get(name) == what for name, what in subject.items())
-    )
-    return one
-
-
-def test_shares_parts_and_contrasts():
-    estimates, _ = found(a_pair(noise=0.0))
-    assert value(estimates, "prior.sym", arm="joint").value == pytest.approx(0.6)
-    assert value(estimates, "prior.card", arm="bias").value == pytest.approx(0.2)
-    # Shapley: temperature (0.5 + 0.6 - 0.2) / 2, bias the rest of 0.6
-    assert value(estimates, "prior.part", part="temperature").value == pytest.approx(0.45)
-    assert value(estimates, "prior.part", part="bias").value == pytest.approx(0.15)
-    assert value(estimates, "prior.part", part="rest").value == pytest.approx(0.4)
-    assert value(estimates, "prior.lead", part="temperature", over="rest").value == pytest.approx(0.05)
-    delta = value(estimates, "prior.delta")
-    assert delta.value == pytest.approx(LOST.sum() / TOKENS.sum())
-    assert delta.lo < delta.value < delta.hi
-
-
-def test_a_share_without_variation_has_its_own_limits():
-    estimates, _ = found(a_pair(noise=1e-9))
-    joint = value(estimates, "prior.sym", arm="joint")
-    assert joint.lo == pytest.approx(joint.hi, abs=1e-5)
-
-
-def test_no_share_where_nothing_was_lost():
-    pair = a_pair()
-    nothing = TOKENS * np.random.default_rng(5).normal(0.0, 0.3, NUM)
-    same = replace(pair, new=replace(pair.new, nll={**pair.new.nll, NONE: pair.old.nll[NONE] + nothing}))
-    estimates, _ = found(same)
-    joint = value(estimates, "prior.sym", arm="joint")
-    assert math.isnan(joint.value)
-    assert "holds 0" in joint.note
-    better = replace(pair, new=replace(pair.new, nll={**pair.new.nll, NONE: pair.old.nll[NONE] - LOST}))
-    estimates, _ = found(better)
-    assert "improved" in value(estimates, "prior.sym", arm="joint").note
-    assert math.isnan(value(estimates, "prior.part", part="rest").value)
-
-
-def test_redrawn_fits_widen_the_interval_and_bad_ones_are_said():
-    rng = np.random.default_rng(2)
-    pair = a_pair()
-    total = pair.new.nll[SELECTED["joint"]].sum()
-    steps = total + 0.05 * LOST.sum() * rng.normal(size=100)
-    for full, off in ((steps[:20] + 1e-3, False), (steps[19::-1], True)):
-        draws = {(*SELECTED["joint"], "one_step"): steps, (*SELECTED["joint"], "full"): full}
-        old = {
-            (*SELECTED["joint"], kind): np.full(len(what), BASE.sum()) for (_, _, kind), what in draws.items()
-        }
-        both = replace(pair, new=replace(pair.new, draws=draws), old=replace(pair.old, draws=old))
-        estimates, _ = found(both)
-        held, redrawn = (value(estimates, name, arm="joint") for name in ("prior.sym", "prior.sym_redrawn"))
-        assert redrawn.lo < held.lo < held.hi < redrawn.hi
-        assert ("far from full refits" in redrawn.note) is off
-        assert value(estimates, "prior.refit.rms", arm="joint").n == 20
-
-
-@pytest.mark.parametrize(
-    ("floor", "label"), [((0.1, 0.2), 1.0), ((0.55, 0.65), 0.0), ((0.8, 0.9), -1.0), ((0.1, 0.61), 0.0)]
+from tests.measure.prior_tables import (
+    BASE,
+    BIAS,
+    INCREASE,
+    INDEX,
+    JOINT,
+    NUM,
+    OLD,
+    SUBJECT,
+    TEMPERATURE,
+    TOKENS,
+    FakeTables,
+    made_base,
+    made_descendant,
+    put_corpus,
+    put_model,
+    results_of,
+    tables_of,
 )
-def test_a_share_is_set_against_its_floor(floor, label):
-    pair = a_pair()
-    estimates, _ = found(pair)
-    damaged = {
-        f"{kind}.{seed}": model(BASE + LOST, dict.fromkeys(SELECTED.values(), share * LOST))
-        for kind in ("centred", "raw")
-        for seed, share in enumerate(floor)
-    }
-    rows = [{"variant": "raw.0", "kind": "raw", "seed": 0, "sigma": None, "failure": "no sigma"}]
-    more = floor_estimates(pair, Fact("prior_floor", 1, {}), damaged, rows, estimates)
-    band = value(more, "prior.floor.sym", kind="centred", arm="joint")
-    assert (band.lo, band.hi) == pytest.approx(floor)
-    assert value(more, "prior.above_floor", arm="joint").value == label
-    assert value(more, "prior.mean_energy").value == 0.5
-    assert math.isnan(value(more, "prior.sigma", kind="raw").value)
+
+from stemmatics.measure.prior.charts import charts
+from stemmatics.measure.prior.sentences import LIMITS, failures, sentences
+from stemmatics.measure.prior.sums import read_models
+from stemmatics.measure.prior.tables import tables_of as report_tables
+from stemmatics.report.printed import plain_cell
+
+ARM = {"arm": "joint", "reading": "selected"}
+FLOORS = {"raw": (0.9, 0.95), "centred": (0.2, 0.3)}
+
+
+def test_shares_are_sums_over_the_loss_increase():
+    results = results_of(tables_of())
+    increase = results.only("prior.delta")
+    assert increase.value == pytest.approx(INCREASE.sum() / TOKENS.sum())
+    assert increase.lo < increase.value < increase.hi
+    for arm, recovered, net in (("joint", 0.7, 0.6), ("temperature", 0.5, 0.3), ("bias", 0.3, 0.25)):
+        assert results.only("prior.recovered_share", arm=arm).value == pytest.approx(recovered)
+        assert results.only("prior.net_recovered_share", arm=arm).value == pytest.approx(net)
+
+
+def test_parts_split_the_net_share_and_add_up():
+    results = results_of(tables_of())
+    parts = {part: results.only("prior.part", part=part).value for part in ("temperature", "bias", "rest")}
+    # Shapley of the net shares: temperature (0.3 + 0.6 - 0.25) / 2, bias what is left of 0.6
+    assert parts == pytest.approx({"temperature": 0.325, "bias": 0.275, "rest": 0.4})
+    assert results.only("prior.lead", part="rest", over="bias").value == pytest.approx(0.125)
+    assert results.only("prior.lead", part="bias", over="rest").value == pytest.approx(-0.125)
+    assert len(results.all("prior.lead")) == 6
+
+
+def test_the_increase_on_all_ids_is_that_of_the_support_and_of_the_excluded_ids():
+    old = made_base(excluded=0.01 * TOKENS)
+    new = made_descendant(excluded=0.05 * TOKENS)
+    results = results_of(tables_of(old, new))
+    assert results.only("prior.excluded").value == pytest.approx(0.04)
+    full, support = results.only("prior.delta_full").value, results.only("prior.delta").value
+    assert full == pytest.approx(support + 0.04)
+
+
+def test_sums_are_matched_by_document_whatever_the_order_of_rows():
+    tables = FakeTables()
+    # two EVAL documents a group; FIT documents have groups of their own
+    put_corpus(tables, group_of=lambda index: f"fit{index}" if index % 2 else f"eval{index // 4}")
+    draws = {(*JOINT, "one_step"): np.arange(60.0), (*JOINT, "full"): 100.0 + np.arange(4)}
+    put_model(tables, OLD, made_base(draws=draws), order=np.random.default_rng(0).permutation(NUM))
+    model = read_models(OLD, tables)["own"]
+    assert model.index_D.tolist() == INDEX.tolist()
+    assert model.group_D.tolist() == [f"eval{index // 4}" for index in INDEX]
+    assert np.allclose(model.gain(JOINT), 0.1 * INCREASE)
+    assert np.allclose(model.gain(BIAS), 0.05 * INCREASE)
+    assert model.redrawn_gain(JOINT, "one_step") == pytest.approx(BASE.sum() - np.arange(60.0))
+    assert model.redrawn_gain(JOINT, "full") == pytest.approx(BASE.sum() - 100.0 - np.arange(4))
+    assert model.redrawn_gain(BIAS, "full").size == 0
+
+
+def test_near_duplicates_are_resampled_together():
+    tables = tables_of(new=made_descendant(noise=0.01))
+    apart = results_of(tables).only("prior.net_recovered_share", **ARM)
+    put_corpus(tables, group_of=lambda index: f"{index % 2}.{index // 4}")
+    together = results_of(tables).only("prior.net_recovered_share", **ARM)
+    assert (apart.n, apart.unit) == (NUM, "document")
+    assert (together.n, together.unit) == (NUM // 2, "group of documents")
+    assert together.value == pytest.approx(apart.value)
+
+
+def test_a_share_that_varies_by_rounding_alone_has_limits():
+    share = results_of(tables_of(new=made_descendant(noise=1e-9))).only("prior.net_recovered_share", **ARM)
+    assert share.lo == pytest.approx(0.6, abs=1e-5)
+    assert share.hi == pytest.approx(0.6, abs=1e-5)
+    assert share.lo < share.hi
+
+
+# redrawn fits
+
+
+def with_draws(spread, full=20, far=False, base_spread=0.0):
+    """Both models with redrawn joint fits whose net share has the standard deviation ``spread``."""
+    random_R = np.random.default_rng(2).normal(size=100)
+    new, old = made_descendant(noise=0.01), made_base()
+    total = INCREASE.sum()
+    # the same draw moves base and descendant together; only the difference counts
+    old_R = BASE.sum() - old.gains[JOINT].sum() - base_spread * total * random_R
+    new_R = new.nll.sum() - new.gains[JOINT].sum() - (base_spread + spread) * total * random_R
+    for made, draws_R in ((old, old_R), (new, new_R)):
+        refits_R = draws_R[:full][::-1] if far and made is new else draws_R[:full]
+        made.draws = {(*JOINT, "one_step"): draws_R, (*JOINT, "full"): refits_R}
+    return old, new
+
+
+def test_redrawn_fits_widen_the_interval():
+    results = results_of(tables_of(*with_draws(0.05)))
+    held = results.only("prior.net_recovered_share", **ARM)
+    redrawn = results.only("prior.net_recovered_share_redrawn", **ARM)
+    assert redrawn.value == held.value
+    # about 1.96 standard deviations of the draws, in quadrature with the held interval
+    reach = np.hypot(held.hi - held.value, 1.96 * 0.05)
+    assert redrawn.hi - redrawn.value == pytest.approx(reach, rel=0.2)
+    assert held.hi - held.value < 0.02
+    assert results.all("prior.net_recovered_share_redrawn", arm="bias") == []
+
+
+def test_redrawn_fits_of_base_and_descendant_are_paired():
+    paired = results_of(tables_of(*with_draws(0.05, base_spread=3.0)))
+    plain = results_of(tables_of(*with_draws(0.05)))
+    ends = [each.only("prior.net_recovered_share_redrawn", **ARM).hi for each in (paired, plain)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-9)
+
+
+@pytest.mark.parametrize(("far", "word"), [(False, "close to full refits"), (True, "far from full refits")])
+def test_redrawn_fits_are_compared_with_full_refits(far, word):
+    results = results_of(tables_of(*with_draws(0.05, far=far)))
+    agreement = results.category("prior.refit.agreement", **ARM)
+    assert (agreement.value, agreement.n, agreement.tag) == (word, 20, "control")
+    rms = results.only("prior.refit.rms", **ARM)
+    assert (rms.n, rms.unit) == (20, "refit")
+    assert rms.value == pytest.approx(0.0, abs=1e-9) if not far else rms.value > 0.03
+    assert results.only("prior.refit.sd", **ARM).value == pytest.approx(0.05, rel=0.4)
+    (table,) = [t for t in report_tables(results, [SUBJECT], 64) if t.name.startswith("prior/arms")]
+    assert ("redrawn fits far from full refits" in table.rows[0][-1]) is far
+
+
+# damage floors and labels
+
+
+def test_a_floor_is_the_range_over_seeds_of_each_kind_of_noise():
+    results = results_of(tables_of(floor=FLOORS, failures={"raw": "no root"}))
+    recovered = results.only("prior.floor.recovered_share", **ARM, kind="centred")
+    assert (recovered.lo, recovered.value, recovered.hi) == pytest.approx((0.2, 0.25, 0.3))
+    # the base's own correction recovers 0.1 of the same increase
+    net = results.only("prior.floor.net_recovered_share", **ARM, kind="centred")
+    assert (net.lo, net.value, net.hi) == pytest.approx((0.1, 0.15, 0.2))
+    raw = results.only("prior.floor.net_recovered_share", **ARM, kind="raw")
+    assert (raw.lo, raw.hi) == pytest.approx((0.8, 0.85))
+    assert (net.n, net.unit, net.method, net.tag, net.level) == (2, "seed", "range over seeds", "floor", 1.0)
+    sigma = results.only("prior.sigma", kind="centred", seed="1")
+    assert (sigma.value, sigma.unit, sigma.n) == (0.2, "seed", 1)
+    assert results.refusal("prior.sigma", kind="raw", seed="9").reason == "no root"
+
+
+def test_the_mean_energy_is_the_base_s():
+    new = made_descendant(metadata={"mean_state_energy": 7.0, "state_energy": 8.0})
+    assert results_of(tables_of(new=new, floor=FLOORS)).only("prior.mean_energy").value == 0.25
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("centred", "label"),
     [
-        ({"token_ids_sha256": "other"}, "tokenizers differ"),
-        ({"prefix_id": None}, "prefix ids differ"),
-        ({"dtype": "bfloat16"}, "different precision"),
+        ((0.2, 0.3), "above damage"),
+        ((0.65, 0.75), "not distinguished from damage"),
+        ((0.2, 0.68), "not distinguished from damage"),
+        ((0.2, 0.71), "not distinguished from damage"),
+        ((0.69, 0.9), "not distinguished from damage"),
+        ((0.715, 0.9), "not distinguished from damage"),
+        ((0.8, 0.9), "below damage"),
     ],
 )
-def test_models_that_can_not_be_compared(changes, said):
-    pair = a_pair(**changes)
-    assert said in incomparable(pair.old, pair.new)
-    assert not incomparable(a_pair().old, a_pair().new)
+def test_a_share_is_labelled_against_the_centred_floor(centred, label):
+    """The joint net share is 0.6; the base's own correction takes 0.1 off every floor."""
+    for raw in ((0.0, 0.1), (1.5, 1.6)):
+        new = made_descendant(noise=0.04)
+        results = results_of(tables_of(new=new, floor={"raw": raw, "centred": centred}))
+        share = results.only("prior.net_recovered_share", **ARM)
+        assert 0.55 < share.lo < 0.575
+        assert 0.625 < share.hi < 0.65
+        category = results.category("prior.label", **ARM)
+        assert category.value == label
+        assert category.reason
+
+
+def test_the_label_counts_the_fit_s_own_uncertainty():
+    floor = {"raw": (0.0, 0.0), "centred": (0.5, 0.55)}
+    old, new = with_draws(0.2)
+    results = results_of(tables_of(old, new, floor=floor))
+    assert results.only("prior.net_recovered_share", **ARM).lo > 0.45
+    assert results.category("prior.label", **ARM).value == "not distinguished from damage"
+    old.draws, new.draws = {}, {}
+    results = results_of(tables_of(old, new, floor=floor))
+    assert results.category("prior.label", **ARM).value == "above damage"
+
+
+def test_a_label_without_a_floor_is_refused_with_the_reason():
+    results = results_of(tables_of(floor={"raw": (0.2,)}, failures={"centred": "the soft cap"}))
+    assert results.refusal("prior.label", **ARM).reason == "the damage floor is unknown: the soft cap"
+    results = results_of(tables_of(floor={}, refusal="no noise"))
+    assert results.refusal("prior.label", **ARM).reason == "the damage floor is unknown: no noise"
+    assert not results_of(tables_of()).categories("prior.label")
+
+
+# refusals
+
+
+@pytest.mark.parametrize(
+    ("sign", "spread", "reason"),
+    [(0.0, 0.3, "contains 0"), (-1.0, 0.0, "the descendant improved")],
+)
+def test_no_share_where_nothing_was_lost(sign, spread, reason):
+    increase = sign * INCREASE + TOKENS * np.random.default_rng(5).normal(0.0, spread, NUM)
+    old, new = with_draws(0.05)
+    new.nll = BASE + increase
+    results = results_of(tables_of(old, new, floor=FLOORS))
+    assert results.only("prior.delta").value == pytest.approx(increase.sum() / TOKENS.sum())
+    shares = ("recovered_share", "net_recovered_share", "part", "lead", "label")
+    for quantity in (*(f"prior.{name}" for name in shares), "prior.net_recovered_share_redrawn"):
+        refusals = results.refusals(quantity)
+        assert refusals, quantity
+        assert all(reason in refusal.reason for refusal in refusals)
+        assert results.all(quantity) == []
+    assert results.categories("prior.label") == []
+    prose = [sentence.plain(results) for sentence in sentences(results, [SUBJECT])]
+    assert len(prose) == 1 + len(LIMITS)
+    assert "no recovered share" in prose[0]
+    assert reason in prose[0]
+    assert charts(results, [SUBJECT], 64) == []
+    arms = next(t for t in report_tables(results, [SUBJECT], 64) if t.name == "prior/arms/text/new")
+    assert all(reason in row[-1] for row in arms.rows)
+
+
+def test_an_unknown_interval_of_the_increase_gives_no_share():
+    """One group of near-duplicates: nothing to resample."""
+    tables = tables_of()
+    put_corpus(tables, group_of=lambda _index: "all")
+    refusal = results_of(tables).refusal("prior.net_recovered_share", **ARM)
+    assert refusal.reason == "the interval of the loss increase is unknown (fewer than two units)"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"token_ids_sha256": "other"}, "the tokenizers differ"),
+        ({"prefix_id": None}, "the prefix ids differ (0 and None)"),
+        ({"dtype": "bfloat16"}, "different precision (float32 and bfloat16)"),
+        ({"refusal": "no head"}, "no head"),
+    ],
+)
+def test_a_pair_that_can_not_be_compared_is_refused(changes, reason):
+    results = results_of(tables_of(new=made_descendant(metadata=changes), floor=FLOORS))
+    (refusal,) = results.values()
+    assert refusal.id == "prior.delta/base=old/corpus=text/descendant=new"
+    assert reason in refusal.reason
+    (sentence, *_) = sentences(results, [SUBJECT])
+    assert sentence.plain(results) == f"new could not be compared with old on text: {refusal.reason}."
+    assert failures(results, [SUBJECT]) == [f"old → new on text: {refusal.reason}"]
+    assert [table.name for table in report_tables(results, [SUBJECT], 64)] == ["prior/summary/text"]
+
+
+def test_documents_of_other_lengths_are_refused():
+    new = made_descendant(tokens=TOKENS + (np.arange(NUM) == 3))
+    (refusal,) = results_of(tables_of(new=new)).refusals("prior.delta")
+    assert "the same tokens in every document" in refusal.reason
+
+
+# what is said
+
+
+def with_fits():
+    """Fits with certificates, losses, temperatures and flags."""
+    losses = {"fit_nll_sum": 30.0, "num_fit_tokens": 10, "held_nll_sum": 12.0, "num_held_tokens": 3}
+    certificate = {"penalty": 0.5, "gap": 1e-11, "gradient_norm": 1e-6, **losses}
+    old = made_base(fits={JOINT: {**certificate, "inverse_temperature": 0.8, "flags": ["at_edge", "capped"]}})
+    new = made_descendant(
+        noise=0.05,
+        fits={
+            JOINT: {**certificate, "inverse_temperature": 0.5, "flags": ["not_converged"]},
+            TEMPERATURE: {"inverse_temperature": 0.5},
+        },
+        metadata={"note": "all 9 ids are free"},
+    )
+    return old, new
+
+
+def test_fits_are_given_with_their_flags_as_categories():
+    results = results_of(tables_of(*with_fits()))
+    joint = {**ARM, "side": "base"}
+    values = {
+        name: results.only(f"prior.fit.{name}", **joint).value
+        for name in ("temperature", "penalty", "gap", "gradient", "fit_loss", "held_loss")
+    }
+    expected = {"temperature": 1.25, "penalty": 0.5, "gap": 1e-11, "gradient": 1e-6, "fit_loss": 3.0}
+    assert values == pytest.approx({**expected, "held_loss": 4.0})
+    assert results.find("prior.fit.gap", arm="bias") is None
+    flags = results.categories("prior.fit.flags")
+    assert [(flag.subject["side"], flag.value) for flag in flags] == [
+        ("base", "at edge"),
+        ("base", "capped"),
+        ("descendant", "not converged"),
+    ]
+    assert all(flag.reason and flag.subject["arm"] == "joint" for flag in flags)
+    notes = {side: results.only("prior.fit.gap", side=side).note for side in ("base", "descendant")}
+    assert notes == {"base": "", "descendant": "all 9 ids are free"}
+
+
+def table_of(results, name):
+    (table,) = (table for table in report_tables(results, [SUBJECT], 64) if table.name == name)
+    return [[plain_cell(cell, results) for cell in row] for row in table.rows], table
+
+
+def test_tables_print_each_share_beside_its_floor():
+    results = results_of(tables_of(*with_fits(), floor={"raw": (0.9, 0.95), "centred": (0.2, 0.3)}))
+    names = [table.name for table in report_tables(results, [SUBJECT], 64)]
+    assert names == [
+        *(f"prior/{name}/text" for name in ("summary", "parts", "support")),
+        *(f"prior/{name}/text/new" for name in ("arms", "fits")),
+    ]
+    rows, _ = table_of(results, "prior/arms/text/new")
+    assert [row[0] for row in rows] == ["joint_64, selected", "temperature, selected", "bias_64, selected"]
+    assert rows[0] == [
+        "joint_64, selected",
+        *("+0.700", "+0.250", "+0.600", "n/a", "+0.150", "+0.825"),
+        *("above damage", "1.250", "2.000", "base: at edge; base: capped; descendant: not converged"),
+    ]
+    ((_, _, increase, *shares, label),), _ = table_of(results, "prior/summary/text")
+    assert increase == f"{INCREASE.sum() / TOKENS.sum():+.4f}"
+    assert shares == ["+0.600", "+0.300", "+0.250"]
+    assert label == "above damage"
+    (parts,), _ = table_of(results, "prior/parts/text")
+    assert parts == ["new", "+0.325", "+0.275", "+0.400"]
+    rows, _ = table_of(results, "prior/fits/text/new")
+    assert rows[1] == ["new", "joint_64, selected", "3.00000", "4.00000", "0.5", "1.0e-11", "1.0e-06"]
+
+
+def test_arms_stand_in_one_order_with_the_selected_reading_first():
+    # the store's order: the optimum first, ceilings last
+    arms = [("bias", "optimum"), BIAS, ("joint", "optimum"), JOINT, ("cf_0.1", ""), ("ipf_top", "")]
+    gains = dict.fromkeys([*arms, ("affine_full", ""), ("in_sample_joint", "")], 0.4 * INCREASE)
+    none = dict.fromkeys(gains, np.zeros(NUM))
+    rows, _ = table_of(
+        results_of(tables_of(made_base(gains=none), made_descendant(gains=gains))), "prior/arms/text/new"
+    )
+    assert [row[0] for row in rows] == [
+        *("joint_64, selected", "joint_64, optimum", "bias_64, selected", "bias_64, optimum"),
+        *("ipf_top64", "affine_full", "cf_0.1", "in_sample_joint"),
+    ]
+
+
+def test_the_shown_share_is_the_one_with_redrawn_fits():
+    old, new = with_draws(0.05)
+    results = results_of(tables_of(old, new, floor=FLOORS))
+    redrawn = results.only("prior.net_recovered_share_redrawn", **ARM)
+    _, summary = table_of(results, "prior/summary/text")
+    assert summary.rows[0][3].result == redrawn.id
+    prose = sentences(results, [SUBJECT])
+    assert prose[0].values["lo"].result == prose[1].values["share_lo"].result == redrawn.id
+    (chart,) = charts(results, [SUBJECT], 64)
+    assert points_of(chart)["joint_64, selected"]["hi"] == redrawn.hi
+    _, refits = table_of(results, "prior/refits/text")
+    assert [row[1] for row in refits.rows] == ["joint"]
+
+
+def test_sentences_give_every_share_with_its_floor_and_label():
+    results = results_of(tables_of(*with_fits(), floor={"raw": (0.9, 0.95), "centred": (0.2, 0.3)}))
+    largest, pair, parts, *limits = sentences(results, [SUBJECT])
+    assert (largest.topic, pair.topic) == ("summary", "prior")
+    for sentence in (largest, pair):
+        text = sentence.plain(results)
+        assert "+0.600 [" in text
+        assert text.endswith("they recover +0.100 to +0.200 (above damage).")
+        assert sentence.values["label"].result == results.category("prior.label", **ARM).id
+    assert "accounts for +0.325 [" in parts.plain(results)
+    assert "a bias for +0.275 [" in parts.plain(results)
+    assert "the remaining +0.400 [" in parts.plain(results)
+    assert tuple(sentence.text for sentence in limits) == LIMITS
+    assert sentences(results, [{**SUBJECT, "descendant": "another"}]) == []
+
+
+def test_a_sentence_says_why_a_share_has_no_label():
+    results = results_of(tables_of())
+    (largest, *_) = sentences(results, [SUBJECT])
+    assert largest.plain(results).endswith("; the damage floor is unknown: none was measured.")
+    results = results_of(tables_of(floor={}, failures={"centred": "the soft cap"}))
+    (largest, *_) = sentences(results, [SUBJECT])
+    assert largest.plain(results).endswith("; the damage floor is unknown: the soft cap.")
+
+
+def points_of(chart):
+    """Drawn points by arm."""
+    points = max(chart.spec["datasets"].values(), key=len)
+    return {point["arm"]: point for point in points}
+
+
+def test_the_figure_shows_the_centred_floor_and_no_ceiling():
+    old, new = with_fits()
+    for made in (old, new):
+        made.gains |= {("in_sample", ""): 0.9 * INCREASE}
+        made.fits[("in_sample", "")] = {"bound_nll_sum": 0.5 * INCREASE.sum()}
+    results = results_of(tables_of(old, new, floor={"raw": (0.9, 0.95), "centred": (0.2, 0.3)}))
+    assert results.only("prior.bound").value == pytest.approx(0.5)
+    assert results.find("prior.floor.net_recovered_share", arm="in_sample") is None
+    assert results.category("prior.label", arm="in_sample") is None
+    assert results.refusal("prior.label", arm="in_sample") is None
+    (chart,) = charts(results, [SUBJECT], 64)
+    assert chart.name == "prior/shares/text/new"
+    points = points_of(chart)
+    assert list(points) == [
+        "joint_64, selected (T 1.25, 2.00)",
+        "temperature, selected (T 1.00, 2.00)",
+        "bias_64, selected",
+    ]
+    joint = points["joint_64, selected (T 1.25, 2.00)"]
+    assert (joint["value"], joint["floor_lo"], joint["floor_hi"]) == pytest.approx((0.6, 0.1, 0.2))

@@ -1,19 +1,19 @@
 """The rules of the verdict, one by one, and the counts behind the recall."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from stemmatics.core.facts import Fact
+from stemmatics.core.results import Results
 from stemmatics.math.equivalence import equivalence, paired_score_interval
 from stemmatics.math.intervals import Interval
-from stemmatics.measure.recovery.dose import kendall_p
-from stemmatics.measure.recovery.pairs import PairFound
-from stemmatics.measure.recovery.recall import ARMS, Recall, read_recall
-from stemmatics.measure.recovery.select import letters
-from stemmatics.measure.recovery.verdict import verdict
+from stemmatics.measure.recovery.pairs import PairDifferences
+from stemmatics.measure.recovery.recall import ARMS, Recall, read_recall, recall_estimates
+from stemmatics.measure.recovery.verdict import verdict, verdict_results
 
 PAIR = ("base", "descendant")
 NUM_ITEMS = 400
@@ -24,10 +24,15 @@ def interval(value, half):
 
 
 def pair(*, residual=0.02, drop=0.1, moved=None, noise=0.001):
-    whole = interval(residual, 0.004)
-    second = None if moved is None else interval(moved, 0.004)
-    return PairFound(
-        PAIR, whole, interval(drop, 0.01), interval(0.0, 0.01), interval(0.0, noise), whole, second
+    documents = interval(residual, 0.004)
+    return PairDifferences(
+        pair=PAIR,
+        documents=documents,
+        runs=interval(0.0, noise),
+        both=documents,
+        drop=interval(drop, 0.01),
+        shift=interval(0.0, 0.01),
+        moved=None if moved is None else interval(moved, 0.004),
     )
 
 
@@ -54,8 +59,11 @@ def recall(lost, gained=0, margin=0.05):
         ("both", pair(moved=0.05), recall(lost=60)),
         ("register", pair(moved=0.05), recall(lost=1)),
         ("register", pair(moved=-0.05), recall(lost=1)),
-        # nothing moves the residual, but it is no more than noise while something came off
+        # nothing moves the residual, but it is no more than noise while the fine-tune lowers the loss
         ("register", pair(residual=0.0005, noise=0.002), recall(lost=1)),
+        ("register", pair(residual=-0.0019, noise=0.002), recall(lost=1)),
+        ("undetermined", pair(residual=0.0025, noise=0.002), recall(lost=1)),
+        ("undetermined", pair(residual=-0.0025, noise=0.002), recall(lost=1)),
         ("undetermined", pair(residual=0.0005, noise=0.002, drop=0.001), recall(lost=1)),
         ("undetermined", pair(), recall(lost=1)),
         # recall neither falls nor is shown to be equal
@@ -64,7 +72,65 @@ def recall(lost, gained=0, margin=0.05):
     ],
 )
 def test_the_rules(expected, found, asked):
-    assert verdict(found, asked) == expected
+    assert verdict(found, asked).value == expected
+
+
+KEPT = "recall stays within the margin"
+
+
+@pytest.mark.parametrize(
+    ("found", "asked", "reason"),
+    [
+        (pair(), None, "no recall items were asked"),
+        (pair(), recall(lost=60), "recall falls; there is no second pool"),
+        (pair(moved=0.001), recall(lost=60), "recall falls; the second pool does not change the residual"),
+        (pair(moved=0.05), recall(lost=60), "recall falls; the second pool changes the residual"),
+        (pair(moved=0.05), recall(lost=1), f"{KEPT}; the second pool changes the residual"),
+        (
+            pair(residual=0.0005, noise=0.002),
+            recall(lost=1),
+            f"{KEPT}; the residual is within run noise and the fine-tune lowers the loss",
+        ),
+        (
+            pair(moved=0.001),
+            recall(lost=1),
+            f"{KEPT}; the second pool does not change the residual, and the residual exceeds run noise",
+        ),
+        (
+            pair(residual=0.0, noise=math.nan),
+            recall(lost=1),
+            f"{KEPT}; there is no second pool, and run noise is unknown: no arm has two runs",
+        ),
+        (
+            pair(residual=0.0005, noise=0.002, drop=0.001),
+            recall(lost=1),
+            f"{KEPT}; there is no second pool, and the fine-tune is not shown to lower the loss",
+        ),
+        (
+            pair(moved=0.05),
+            recall(lost=12, gained=9, margin=0.01),
+            "recall neither falls nor stays within the margin: more items are needed",
+        ),
+        (pair(moved=0.05), recall(lost=0, gained=60), "recall rises beyond the margin"),
+    ],
+)
+def test_the_reason_is_what_decided_or_what_is_missing(found, asked, reason):
+    assert verdict(found, asked).reason == reason
+
+
+def test_a_verdict_is_a_category_and_verdicts_are_counted():
+    other, untested = ("base", "other"), ("base", "untested")
+    pairs = {PAIR: pair(), other: pair(moved=0.05), untested: pair()}
+    recalls = {PAIR: recall(lost=60), other: replace(recall(lost=1), pair=other)}
+    results = Results(verdict_results("text", pairs, recalls))
+    forgot = results.category("recovery.verdict", descendant="descendant")
+    assert forgot.id == "recovery.verdict/base=base/corpus=text/descendant=descendant"
+    assert (forgot.value, forgot.n, forgot.unit) == ("forgetting", NUM_ITEMS, "item")
+    assert results.category("recovery.verdict", descendant="other").value == "register"
+    assert results.category("recovery.verdict", descendant="untested") is None
+    counts = {each.subject["verdict"]: (each.value, each.n) for each in results.all("recovery.verdicts")}
+    assert counts == {"forgetting": (1, 2), "register": (1, 2), "both": (0, 2), "undetermined": (0, 2)}
+    assert verdict_results("text", pairs, {}) == []
 
 
 class _Arms:
@@ -74,10 +140,10 @@ class _Arms:
         self.right = right
         self.settings = type("S", (), {"items": "items", "categories": ["recall"], "margin": 0.05})()
 
-    def runs(self, _name):
+    def num_runs(self, _name):
         return 2
 
-    def asked(self, name, _items, *, run):
+    def replies(self, name, _items, *, run):
         return Fact("replies", 1, {"of": name, "run": run})
 
     def has(self, _fact):
@@ -114,13 +180,19 @@ def test_items_lost_are_corrected_by_those_lost_between_runs():
     assert found.change.n == 6
 
 
-def test_groups_are_named_by_letters():
-    assert [letters(number) for number in (0, 1, 25, 26, 27, 701, 702)] == [
-        "a", "b", "z", "aa", "ab", "zz", "aaa",
-    ]  # fmt: skip
-
-
-def test_the_rank_test_says_what_it_can_reach():
-    p, smallest = kendall_p([0.1, 0.2, 0.3, 0.4, 0.5])
-    assert p == smallest == pytest.approx(2 / 120)
-    assert kendall_p([0.3, 0.1, 0.2])[0] == pytest.approx(1.0)
+def test_the_four_arms_have_their_shares():
+    arms = _Arms(
+        {
+            ("base", None): [1, 1, 1, 0],
+            ("base", 0): [1, 1, 0, 0],
+            ("base", 1): [1, 1, 0, 0],
+            ("descendant", None): [0, 0, 0, 0],
+            ("descendant", 0): [0, 0, 0, 1],
+        }
+    )
+    results = Results(recall_estimates([read_recall(arms, PAIR, arms)]))
+    shares = {share.subject["arm"]: share.value for share in results.all("recovery.recall")}
+    assert shares == {"native base": 0.75, "matched base": 0.5, "native": 0.0, "recovered": 0.25}
+    numbers = {name: results.only(f"recovery.recall.{name}").value for name in ("lost", "gained", "change")}
+    assert numbers == {"lost": 2, "gained": 1, "change": -0.25}
+    assert results.only("recovery.recall.lost_between_runs").value == 0

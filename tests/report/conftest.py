@@ -87,7 +87,7 @@ def difference_table() -> Table:
                 (pair[0], register, count, Claim(base), Claim(descendant), Claim(delta, form="{:+.4f}"))
             )
     return Table(
-        name="differences",
+        name="loss/differences",
         title="Loss by register, nats/byte",
         columns=("descendant", "register", "documents", "base", "descendant's loss", "difference"),
         rows=rows,
@@ -128,7 +128,7 @@ def content(estimates: dict[str, Estimate]) -> Content:
         tables=[difference_table()],
         charts=[
             Chart(
-                "differences",
+                "loss/differences",
                 "Loss of the descendant minus loss of its base",
                 "A dot is a pair on one register, its bar the interval. Left of zero is better.",
                 chart(),

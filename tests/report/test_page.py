@@ -175,6 +175,17 @@ def test_chart_data_is_json_without_nan(page):
     assert spec["width"] == "container"
 
 
+def test_anchors_name_measure_table_and_corpus_once(content):
+    section = content.sections[0]
+    table = replace(section.tables[0], name="loss/differences/heldout")
+    chart = replace(section.charts[0], name="loss/where/heldout")
+    html, _ = render_page(
+        replace(content, sections=[replace(section, tables=[table], charts=[chart])]), drawn=False
+    )
+    ids = {attrs["id"] for _, attrs in elements(html) if "id" in attrs}
+    assert {"section-loss", "table-loss-differences-heldout", "chart-loss-where-heldout"} <= ids
+
+
 def test_headings_descend_one_level_at_a_time(page):
     levels = [int(tag[1]) for tag, _ in elements(page) if re.fullmatch("h[1-6]", tag)]
     assert levels[0] == 1

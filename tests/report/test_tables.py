@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import Claim
-from stemmatics.report.printed import interval_of, plain_interval
+from stemmatics.core.results import Category, Claim, Results
+from stemmatics.report.printed import interval_of, is_number_column, plain_interval
 from stemmatics.report.tables import csv_text, plain_summary, rich_table, write_tables
 
 
@@ -54,9 +54,32 @@ def test_csv_follows_the_scale_of_a_claim(content):
     assert float(row["gain lo"]) < float(row["gain"]) < float(row["gain hi"])
 
 
-def test_tables_are_named_by_section_and_table(content, tmp_path):
-    assert [path.name for path in write_tables(content, tmp_path)] == ["loss-differences.csv"]
+def test_tables_are_named_by_measure_table_and_corpus(content, tmp_path):
+    section = content.sections[0]
+    names = ("loss/differences", "loss/differences/held out", "movers/text", "lossless/text")
+    tables = [replace(section.tables[0], name=name) for name in names]
+    paths = write_tables(replace(content, sections=[replace(section, tables=tables)]), tmp_path)
+    assert [path.name for path in paths] == [
+        "loss-differences.csv",
+        "loss-differences-held-out.csv",
+        "loss-movers-text.csv",
+        "loss-lossless-text.csv",
+    ]
     assert (tmp_path / "loss-differences.csv").read_bytes().count(b"\r\n") == 10
+
+
+def test_a_column_of_verdicts_is_one_of_words(content):
+    delta = next(name for name in content.results if name.startswith("loss.difference"))
+    verdict = Category("loss", "loss.verdict", {"descendant": "a"}, "cannot be distinguished", "why")
+    results = Results([*content.results.values(), verdict])
+    rows = [[Claim(delta), Claim(verdict.id, form="{}")]]
+    assert [is_number_column(rows, column, results) for column in (0, 1)] == [True, False]
+    table = Table("loss/summary", "t", ["difference", "verdict"], rows)
+    printed = shown(table, results, 40)
+    assert max(map(len, printed)) <= 40
+    assert "cannot be" in " ".join(printed), "words wrap and are not left out"
+    (row,) = rows_of(csv_text(table, results))
+    assert row["verdict"] == "cannot be distinguished"
 
 
 @pytest.mark.parametrize("width", [75, 80, 100, 140])

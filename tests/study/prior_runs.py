@@ -66,12 +66,13 @@ def run(stemma_command, folder, root, *, code=0, prior=None, corpus="text.jsonl"
 
 def of(run, quantity, **subject):
     return [
-        one
-        for one in run.estimates.values()
-        if one.quantity == quantity and all(one.subject.get(name) == value for name, value in subject.items())
+        result
+        for result in run.results.values()
+        if result.quantity == quantity
+        and all(result.subject.get(name) == value for name, value in subject.items())
     ]
 
 
 def one(run, quantity, **subject):
-    (found,) = of(run, quantity, **subject)
-    return found
+    (result,) = of(run, quantity, **subject)
+    return result

@@ -186,7 +186,8 @@ def test_recall_is_asked_of_four_arms_and_ends_in_a_verdict(estimates):
     assert [one.subject["arm"] for one in arms] == ["native base", "matched base", "native", "recovered"]
     assert all(one.n == 12 for one in arms)
     (verdict,) = of(estimates, "verdict", descendant="tuned")
-    assert verdict.subject["verdict"] in {"register", "forgetting", "both", "undetermined"}
+    assert verdict.value in {"register", "forgetting", "both", "undetermined"}
+    assert verdict.reason
     counts = {one.subject["verdict"]: one.value for one in of(estimates, "verdicts")}
     assert sum(counts.values()) == 2
 

@@ -20,13 +20,12 @@ def small_nursery(tmp_path_factory):
 
 def test_the_nursery_is_made_and_passes_its_gate(small_nursery):
     assert small_nursery.failures == {}
-    passed = {
-        one.subject["check"]: one.value
-        for one in small_nursery.content.results.values()
-        if one.quantity == "gate.passed"
-    }
-    assert len(passed) == 13
-    assert {name for name, value in passed.items() if value != 1.0} == set()
+    results = small_nursery.content.results
+    checks = {check.subject["check"]: check.value for check in results.categories("gate.check")}
+    assert len(checks) == 13
+    assert {name for name, value in checks.items() if value != "passed"} == set()
+    gate = results.category("gate.passed")
+    assert (gate.value, gate.reason, gate.n) == ("passed", "every check passed", 13)
 
 
 def test_its_report_is_verified(small_nursery):
@@ -43,38 +42,31 @@ def test_names_need_not_be_in_alphabetical_order(small_nursery):
 
 
 def test_every_difference_adds_up_from_its_parts(small_nursery):
-    estimates = small_nursery.content.results.values()
+    results = small_nursery.content.results
     whole = {
-        one.subject["descendant"]: one.value
-        for one in estimates
-        if one.quantity == "loss.delta.byte" and one.subject["register"] == "all"
+        delta.subject["descendant"]: delta.value for delta in results.all("loss.delta.byte", register="all")
     }
     assert len(whole) == 12
     for axis in ("token_class", "position", "frequency"):
-        parts = dict.fromkeys(whole, 0.0)
-        for one in estimates:
-            if one.quantity == "loss.where" and one.subject["axis"] == axis:
-                parts[one.subject["descendant"]] += one.value
-        assert parts == pytest.approx(whole, abs=1e-12)
+        sums = dict.fromkeys(whole, 0.0)
+        for part in results.all("loss.where", axis=axis):
+            sums[part.subject["descendant"]] += part.value
+        assert sums == pytest.approx(whole, abs=1e-12)
 
 
 def test_altered_models_lose_as_they_must(small_nursery):
-    delta = {
-        (one.subject["descendant"], one.subject["register"]): one
-        for one in small_nursery.content.results.values()
-        if one.quantity == "loss.delta.byte"
-    }
+    results = small_nursery.content.results
     # the second family is hardly trained at this scale: damage to it is too small to be seen
     for name in ("noise", "second-bias"):
-        assert delta[name, "all"].lo > 0
+        assert results.category("loss.verdict", descendant=name).value == "lost"
     # false facts hurt the register that states them
-    assert delta["lost-facts", "prose"].lo > 0
+    assert results.only("loss.delta.byte", descendant="lost-facts", register="prose").lo > 0
 
 
 def test_our_sums_are_those_of_a_plain_loop(small_nursery):
-    controls = [one for one in small_nursery.content.results.values() if one.quantity == "loss.control"]
+    controls = small_nursery.content.results.all("loss.control")
     assert len(controls) == 19
-    assert max(one.value for one in controls) < 1e-6
+    assert max(control.value for control in controls) < 1e-6
 
 
 def test_checkpoints_are_plain_transformers_folders(small_nursery):

@@ -1,6 +1,7 @@
 """The measure `prior` from checkpoints to a verified report."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 from tests.study.prior_runs import of, one, run
 
 from stemmatics.commands.api import load_run
+from stemmatics.core.results import Refusal
 from stemmatics.measure.prior.sums import NONE
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect
@@ -28,10 +30,10 @@ def test_the_report_is_verified_and_an_altered_sum_is_caught(done, tmp_path, ste
     assert verdict.code == 0, verdict.err
     assert verdict.out.strip().splitlines()[-1].endswith("claims hold")
     page = (done.root / "report.html").read_text()
-    assert "S_sym can cancel" in page
-    assert "does not say what caused it" in page
-    assert "scored may be training data" in page
-    assert "depending on context here" in page
+    assert "net recovered share can cancel" in page
+    assert "does not identify a cause" in page
+    assert "scored text may be training data" in page
+    assert "context-dependent here" in page
     copy = shutil.copytree(done.root, tmp_path / "copy")
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
@@ -43,11 +45,18 @@ def test_the_report_is_verified_and_an_altered_sum_is_caught(done, tmp_path, ste
     assert stemma_command("verify", copy).code == 1
 
 
+def test_tables_are_shown_by_name(done, stemma_command):
+    for name, says in (("prior/summary/text", "hot"), ("prior/arms/text/hot", "joint_40, selected")):
+        ran = stemma_command("show", done.root, name)
+        assert ran.code == 0, ran.err
+        assert says in ran.out
+
+
 def test_a_planted_temperature_is_taken_back_by_a_temperature(done):
     hot = {"descendant": "hot", "reading": "optimum"}
-    temperature = one(done, "prior.sym", arm="temperature", **hot)
+    temperature = one(done, "prior.net_recovered_share", arm="temperature", **hot)
     assert temperature.value == pytest.approx(1.0, abs=1e-4)
-    assert one(done, "prior.sym", arm="joint", **hot).value == pytest.approx(1.0, abs=1e-3)
+    assert one(done, "prior.net_recovered_share", arm="joint", **hot).value == pytest.approx(1.0, abs=1e-3)
     fits = {
         side: one(done, "prior.fit.temperature", arm="temperature", side=side, **hot).value
         for side in ("base", "descendant")
@@ -73,16 +82,20 @@ def test_shares_are_ratios_of_stored_sums(done):
     for arm in ("bias", "temperature", "joint"):
         new, old = (total[name, *NONE] - total[name, arm, "selected"] for name in ("hot", "base"))
         found = {"descendant": "hot", "arm": arm, "reading": "selected"}
-        assert one(done, "prior.card", **found).value == pytest.approx(new / delta)
-        assert one(done, "prior.sym", **found).value == pytest.approx((new - old) / delta)
-        redrawn, held = one(done, "prior.sym_redrawn", **found), one(done, "prior.sym", **found)
+        assert one(done, "prior.recovered_share", **found).value == pytest.approx(new / delta)
+        assert one(done, "prior.net_recovered_share", **found).value == pytest.approx((new - old) / delta)
+        redrawn, held = (
+            one(done, "prior.net_recovered_share_redrawn", **found),
+            one(done, "prior.net_recovered_share", **found),
+        )
         if not np.isnan(held.lo):
             assert redrawn.lo <= held.lo <= held.hi <= redrawn.hi
 
 
 def test_every_arm_is_there_and_fit_losses_nest(done):
     arms = {
-        (found.subject["arm"], found.subject["reading"]) for found in of(done, "prior.sym", descendant="hot")
+        (found.subject["arm"], found.subject["reading"])
+        for found in of(done, "prior.net_recovered_share", descendant="hot")
     }
     plain = {"cf_0.1", "cf_1", "cf_10", "ipf_top", "ipf_full", "in_sample", "in_sample_joint"}
     fitted = {
@@ -100,10 +113,10 @@ def test_every_arm_is_there_and_fit_losses_nest(done):
         assert loss["joint"] <= min(loss["bias"], loss["temperature"]) + 1e-9
         assert max(loss["bias"], loss["temperature"]) <= none + 1e-9
         assert one(done, "prior.fit.gap", descendant="hot", side=side, arm="joint").value < 1e-9
-    ceiling = one(done, "prior.card", descendant="hot", arm="in_sample_joint").value
-    step = one(done, "prior.card", descendant="hot", arm="in_sample").value
+    ceiling = one(done, "prior.recovered_share", descendant="hot", arm="in_sample_joint").value
+    step = one(done, "prior.recovered_share", descendant="hot", arm="in_sample").value
     assert one(done, "prior.bound", descendant="hot").value <= step <= ceiling
-    others = [found.value for found in of(done, "prior.card", descendant="hot")]
+    others = [found.value for found in of(done, "prior.recovered_share", descendant="hot")]
     assert max(others) == ceiling
 
 
@@ -123,11 +136,11 @@ def test_the_damage_costs_what_the_descendant_lost(done):
         for variant in ("raw.0", "centred.0", "raw.1", "centred.1"):
             cost = total[f"base damaged as {name} on text", variant] - base
             assert cost == pytest.approx(target, rel=0.011), (name, variant)
-    for found in of(done, "prior.floor.sym", descendant="hot"):
+    for found in of(done, "prior.floor.net_recovered_share", descendant="hot"):
         assert found.lo <= found.value <= found.hi
         assert (found.n, found.method, found.tag) == (2, "range over seeds", "floor")
-    label = one(done, "prior.above_floor", descendant="hot", arm="temperature", reading="selected")
-    assert label.value == 1.0
+    label = one(done, "prior.label", descendant="hot", arm="temperature", reading="selected")
+    assert label.value == "above damage"
     assert 0 < one(done, "prior.mean_energy", descendant="hot").value < 1
 
 
@@ -176,19 +189,20 @@ def test_an_edge_a_vocabulary_and_a_descendant_that_improved_are_said(folder, ti
         stages={},
     )
     name = {"descendant": "learned", "arm": "temperature", "reading": "optimum"}
-    assert "at_edge" in one(found, "prior.fit.temperature", side="base", **name).note
+    assert one(found, "prior.fit.flags", side="base", **name).value == "at edge"
+    assert of(found, "prior.fit.flags", side="descendant", **name) == []
     assert one(found, "prior.fit.temperature", side="base", **name).value == 4.0
     assert "are free" in one(found, "prior.fit.temperature", side="base", **name).note
-    improved = one(found, "prior.sym", **name)
-    assert np.isnan(improved.value)
-    assert "improved" in improved.note
+    improved = one(found, "prior.net_recovered_share", **name)
+    assert isinstance(improved, Refusal)
+    assert "improved" in improved.reason
     # a descendant that is its base: the increase is 0, and its interval holds 0
-    twin = one(found, "prior.sym", **{**name, "descendant": "twin"})
-    assert np.isnan(twin.value)
-    assert "holds 0" in twin.note
-    assert of(found, "prior.floor.sym", descendant="learned") == []
+    twin = one(found, "prior.net_recovered_share", **{**name, "descendant": "twin"})
+    assert isinstance(twin, Refusal)
+    assert "contains 0" in twin.reason
+    assert of(found, "prior.floor.net_recovered_share", descendant="learned") == []
     page = (found.root / "report.html").read_text()
-    assert "no share is given" in page
+    assert "no recovered share: the descendant improved" in re.sub("<[^>]*>", "", page)
     assert stemma_command("verify", found.root).code == 0
 
 
@@ -203,10 +217,13 @@ def test_an_edge_a_vocabulary_and_a_descendant_that_improved_are_said(folder, ti
 def test_a_corpus_without_two_splits_is_refused_and_named(folder, tmp_path, stemma_command, settings, said):
     found = run(stemma_command, folder, tmp_path / "run", prior=small(), **settings)
     delta = one(found, "prior.delta", descendant="hot")
-    assert np.isnan(delta.value)
-    assert said in delta.note
-    assert of(found, "prior.sym") == []
+    assert isinstance(delta, Refusal)
+    assert said in delta.reason
+    assert of(found, "prior.net_recovered_share") == []
     assert stemma_command("verify", found.root).code == 0
+    assert stemma_command("report", found.root).code == 0
+    (table,) = found.root.rglob("*summary-text.csv")
+    assert "base,hot,n/a" in table.read_text()
 
 
 def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, tmp_path, stemma_command):
@@ -221,7 +238,7 @@ def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, t
     )
     assert ran.code == 0, ran.out
     found = load_run(root)
-    assert "tokenizers differ" in one(found, "prior.delta").note
+    assert "tokenizers differ" in one(found, "prior.delta").reason
     refused = one(found, "depth.refused")
     assert np.isnan(refused.value)
     assert refused.note.startswith("token ids of ")
@@ -233,7 +250,7 @@ def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, t
 
 def test_compare_gives_shares_and_crosses_openings_of_the_text(finished_run):
     found = load_run(finished_run)
-    assert one(found, "prior.sym", arm="joint", reading="selected")
+    assert one(found, "prior.net_recovered_share", arm="joint", reading="selected")
     interaction = one(found, "depth.interaction", readout="descendant", arm="main")
     assert interaction.subject["events"] == "text"
     assert interaction.n > 0

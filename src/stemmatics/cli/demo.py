@@ -39,14 +39,12 @@ def demo(
     if timings and not as_json:
         _print_timings(watcher.seconds, time.monotonic() - started)
     code = show_outcome(outcome, as_json=as_json)
-    broken = [
-        one.id
-        for one in outcome.content.results.values()
-        if one.quantity == "gate.passed" and one.value != 1.0
-    ]
-    for name in broken if not as_json else []:
-        print(f"the gate is not passed: {name}")
-    return 1 if broken else code
+    gate = outcome.content.results.category("gate.passed")
+    if gate is None or gate.value == "passed":
+        return code
+    if not as_json:
+        print(f"the nursery failed its gate: {gate.reason}")
+    return 1
 
 
 def _print_timings(seconds: list[tuple[str, str, float]], total: float) -> None:

@@ -39,11 +39,11 @@ def print_table(found: Any) -> None:
 
 
 def print_summary_table(outcome: Any) -> None:
-    """The tables that are named as a measure's summary: the first of each section."""
+    """The first table of each section that is called ``MEASURE/summary`` or ``MEASURE/summary/CORPUS``."""
     from stemmatics.report.tables import rich_table
 
     console = Console(highlight=False)
     for section in outcome.content.sections:
-        table = next((table for table in section.tables if table.name.startswith("summary")), None)
+        table = next((table for table in section.tables if table.name.split("/")[1:2] == ["summary"]), None)
         if table is not None:
             console.print(rich_table(table, outcome.content.results, width=min(console.width, 120)))

@@ -15,7 +15,8 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.prior_floor import NOISE_KINDS
-from stemmatics.measure.prior.needs import PriorSettings, fit_facts
+from stemmatics.measure.prior.needs import fit_facts
+from stemmatics.measure.prior.settings import PriorSettings
 from stemmatics.store.cache import Cache
 from stemmatics.store.files import write_json
 from stemmatics.store.ledger import Ledger

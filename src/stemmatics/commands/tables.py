@@ -9,7 +9,7 @@ from typing import Any
 
 from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
-from stemmatics.core.results import Claim, Estimate
+from stemmatics.core.results import Claim, Estimate, Result
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect, stored_tables
 from stemmatics.study.read import load_report_content, open_run
@@ -17,10 +17,10 @@ from stemmatics.study.read import load_report_content, open_run
 
 @dataclass(frozen=True)
 class Found:
-    """A table with the estimates that its cells name; ``stored`` are the rows of a stored one."""
+    """A table with the results that its cells name; ``stored`` are the rows of a stored one."""
 
     table: Table
-    estimates: Mapping[str, Estimate]
+    estimates: Mapping[str, Result]
     stored: list[dict[str, Any]] | None = None
 
     def rows(self) -> list[dict[str, Any]]:
@@ -42,7 +42,7 @@ class Found:
             return
         estimate = self.estimates[cell.result]
         yield column, getattr(estimate, cell.field)
-        if cell.field == "value" and estimate.method != "exact":
+        if cell.field == "value" and isinstance(estimate, Estimate) and estimate.method != "exact":
             yield f"{column} lo", estimate.lo
             yield f"{column} hi", estimate.hi
 

@@ -2,11 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact, FactKind, FactParams
+
+# the three convex fits, each in two readings: the optimum on FIT, and the penalty that held-out FIT selects
+FittedArm = Literal["bias", "temperature", "joint"]
+FITTED_ARMS: tuple[FittedArm, ...] = get_args(FittedArm)
+BIAS, TEMPERATURE, JOINT = FITTED_ARMS
+Reading = Literal["optimum", "selected"]
+READINGS: tuple[Reading, ...] = get_args(Reading)
+OPTIMUM, SELECTED = READINGS
+# the other arms have no reading: ""
+UNCORRECTED = "none"
+IPF_TOP = "ipf_top"
+# the published searches
+ReferenceArm = Literal["ipf_full", "affine_full", "affine_top"]
+REFERENCE_ARMS: tuple[ReferenceArm, ...] = get_args(ReferenceArm)
+IPF_FULL, AFFINE_FULL, AFFINE_TOP = REFERENCE_ARMS
+# fitted on EVAL itself: one closed step, and the optimum
+CEILING_ARMS = ("in_sample", "in_sample_joint")
+IN_SAMPLE, IN_SAMPLE_JOINT = CEILING_ARMS
+CLOSED_FORM = "cf"
+# a model's own fits; the damaged bases of a floor have other variants
+OWN = "own"
+# how a fit was repeated under a draw of FIT weights
+DrawKind = Literal["one_step", "full"]
+DRAW_KINDS: tuple[DrawKind, ...] = get_args(DrawKind)
+ONE_STEP, FULL = DRAW_KINDS
+FitFlag = Literal["at_edge", "not_converged", "capped", "some_targets_in_rest"]
+FIT_FLAGS: tuple[FitFlag, ...] = get_args(FitFlag)
+AT_EDGE, NOT_CONVERGED, CAPPED, SOME_TARGETS_IN_REST = FIT_FLAGS
 
 # one row an EVAL document, arm and reading of a correction: nats on the shared support
 PRIOR_SUMS = pa.schema(
@@ -85,7 +113,7 @@ class FitParams(FactParams):
     sample: float
     num_columns: int
     smoothings: list[float]
-    references: list[str] | None
+    references: list[ReferenceArm] | None
 
 
 class PriorParams(FitParams):
@@ -97,6 +125,11 @@ class PriorParams(FitParams):
 
 # the fitted corrections name token ids, so they are an artifact in the cache and not rows
 PRIOR = FactKind("prior", 1, PriorParams, FIT_TABLES, artifact="cache")
+
+
+def closed_form_arm(smoothing: float) -> str:
+    """The arm of the closed form at one smoothing."""
+    return f"{CLOSED_FORM}_{smoothing:g}"
 
 
 def prior_fact(params: PriorParams, checkpoint: Fact, corpus: Fact, *, partner: Fact | None = None) -> Fact:

@@ -11,6 +11,7 @@ from stemmatics.facts.prior import FIT_TABLES, FitParams
 
 NoiseKind = Literal["raw", "centred"]
 NOISE_KINDS: tuple[NoiseKind, ...] = get_args(NoiseKind)
+RAW, CENTRED = NOISE_KINDS
 # one row a damaged base: the noise on its head, and the loss increase that it was matched to
 PRIOR_DAMAGE = pa.schema(
     [

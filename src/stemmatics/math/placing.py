@@ -97,9 +97,12 @@ def other_generations(known: Calibration, origin: Origin) -> list[str]:
     return sorted(set(known.generation_N[own].tolist()))
 
 
+def refused_generations(refused: Sequence[str]) -> str:
+    """Why the lab's own pairs did not give the offset; empty where none was refused."""
+    return f"the lab's pairs of {', '.join(refused)} are of another generation" if refused else ""
+
+
 def offset_rule(offset: Offset, refused: Sequence[str]) -> str:
     """The rule in words, with what was refused."""
-    words = offset.source
-    if refused:
-        words += f" (the lab's pairs of {', '.join(refused)} are of another generation)"
-    return words
+    reason = refused_generations(refused)
+    return f"{offset.source} ({reason})" if reason else offset.source

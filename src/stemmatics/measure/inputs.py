@@ -1,8 +1,9 @@
-"""Stored sums as arrays, matched by document, and ratios of them resampled together."""
+"""Stored sums as arrays matched by document, whether two scorings are comparable, and ratios of sums."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,7 +25,7 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Scores:
-    """One checkpoint's sums on one corpus, one row a document that was scored, in corpus order.
+    """One checkpoint's sums on one corpus, one row per scored document, in corpus order.
 
     Axes: N documents. ``group_N`` labels near-duplicates, which are resampled together. ``windows``
     is the rule, the size and the stride with which the documents were cut.
@@ -44,7 +45,7 @@ class Scores:
     dtype: str
 
     def rows(self, register: str) -> npt.NDArray[np.bool_]:
-        """Which documents belong to a register; ``all`` is every one."""
+        """Mask of the documents of a register; ``all`` selects every document."""
         if register == ALL:
             return np.ones(len(self.nll_N), dtype=bool)
         return np.asarray(self.register_N == register)
@@ -56,14 +57,14 @@ class Scores:
 
 
 def read_scores(fact: Fact, tables: Tables) -> Scores:
-    """Sums of a ``score`` fact with the registers and groups of its corpus."""
+    """Sums of a ``score`` fact with the registers and groups of its corpus; empty documents left out."""
     scores = tables.read(fact, "scores")
     documents = tables.read(fact.needs["corpus"], "documents")
-    said = tables.read(fact, "scoring").to_pylist()[0]
+    metadata = tables.read(fact, "scoring").to_pylist()[0]
     documents = documents.take(pc.index_in(scores["index"], documents["index"]))
-    # an empty document has its row in the tables, and no rate: it can't enter a resample
-    kept = pc.greater(scores["num_tokens"], 0)
-    scores, documents = scores.filter(kept), documents.filter(kept)
+    # an empty document has a row in the tables but no rate, so it cannot be resampled
+    not_empty = pc.greater(scores["num_tokens"], 0)
+    scores, documents = scores.filter(not_empty), documents.filter(not_empty)
     return Scores(
         index_N=numbers(scores, "index").astype(np.int64),
         doc_id_N=names(scores, "doc_id"),
@@ -72,15 +73,15 @@ def read_scores(fact: Fact, tables: Tables) -> Scores:
         num_bytes_N=numbers(scores, "num_bytes"),
         register_N=names(documents, "register"),
         group_N=names(documents, "group"),
-        token_ids=said["token_ids_sha256"],
-        prefix_id=said["prefix_id"],
+        token_ids=metadata["token_ids_sha256"],
+        prefix_id=metadata["prefix_id"],
         support=str(fact.params["scoring"]["support"]),
         windows=(
             str(fact.params["scoring"]["windows"]["rule"]),
-            int(said["window_size"]),
-            int(said["window_stride"]),
+            int(metadata["window_size"]),
+            int(metadata["window_stride"]),
         ),
-        dtype=said["dtype"],
+        dtype=metadata["dtype"],
     )
 
 
@@ -94,74 +95,119 @@ def names(table: pa.Table, column: str) -> npt.NDArray[np.str_]:
     return np.array(table[column].to_pylist(), dtype=str)
 
 
-def comparable_by_byte(first: Scores, second: Scores) -> str:
-    """Why two scorings can't be compared in nats/byte, or the empty string.
+@dataclass(frozen=True)
+class Mismatch:
+    """Why two scorings cannot be compared, and the setting that makes them comparable."""
+
+    reason: str
+    fix: str = ""
+
+    @property
+    def text(self) -> str:
+        """Reason and fix as one line."""
+        return f"{self.reason}: {self.fix}" if self.fix else self.reason
+
+
+def byte_mismatch(first: Scores, second: Scores) -> Mismatch | None:
+    """Why two scorings cannot be compared in nats/byte; None if they can.
 
     Defaults that follow the checkpoint (precision on a GPU, windows) may differ within one study.
     """
     if not np.array_equal(first.index_N, second.index_N) or not np.array_equal(
         first.num_bytes_N, second.num_bytes_N
     ):
-        return "they did not score the same bytes in every document"
-    if first.dtype != second.dtype:
-        return (
-            f"they were scored in different precision ({first.dtype} and {second.dtype}): set numerics.dtype"
+        return Mismatch(
+            "they did not score the same bytes in every document",
+            "set scoring.prefix to always, so that every model scores the first byte",
         )
-    # Windows that differ don't matter to documents that neither of them cuts.
-    if not (_uncut(first) and _uncut(second)):
-        if first.windows != second.windows:
-            both = f"{_named(first.windows)} and {_named(second.windows)}"
-            return f"their windows differ ({both}): set windows.size"
-        if first.windows[0] != "bytes" and first.token_ids != second.token_ids:
-            return "their tokens differ and so their windows cut at other places: set windows.rule to bytes"
-    return ""
+    if first.dtype != second.dtype:
+        return Mismatch(
+            f"they were scored in different precision ({first.dtype} and {second.dtype})",
+            "set numerics.dtype",
+        )
+    # different windows do not matter where neither of them cuts a document
+    if _is_uncut(first) and _is_uncut(second):
+        return None
+    if first.windows != second.windows:
+        both = f"{_window_text(first.windows)} and {_window_text(second.windows)}"
+        return Mismatch(f"their windows differ ({both})", "set windows.size")
+    if first.windows[0] != "bytes" and first.token_ids != second.token_ids:
+        return Mismatch(
+            "their tokens differ, so their windows cut at different places", "set windows.rule to bytes"
+        )
+    return None
 
 
-def _uncut(scores: Scores) -> bool:
+def token_mismatch(first: Scores, second: Scores) -> Mismatch | None:
+    """Why two scorings cannot be compared in nats/token; None if they can."""
+    if first.token_ids != second.token_ids:
+        return Mismatch("their token ids differ")
+    if first.prefix_id != second.prefix_id:
+        return Mismatch(f"their prefixes differ (ids {first.prefix_id} and {second.prefix_id})")
+    return byte_mismatch(first, second)
+
+
+def comparable_by_byte(first: Scores, second: Scores) -> str:
+    """:func:`byte_mismatch` as text; the empty string if the two are comparable."""
+    mismatch = byte_mismatch(first, second)
+    return "" if mismatch is None else mismatch.text
+
+
+def comparable_by_token(first: Scores, second: Scores) -> str:
+    """:func:`token_mismatch` as text; the empty string if the two are comparable."""
+    mismatch = token_mismatch(first, second)
+    return "" if mismatch is None else mismatch.text
+
+
+def _is_uncut(scores: Scores) -> bool:
     rule, size, _ = scores.windows
     lengths_N = scores.num_bytes_N if rule == "bytes" else scores.num_tokens_N
     return bool((lengths_N <= size).all())
 
 
-def _named(windows: tuple[str, int, int]) -> str:
+def _window_text(windows: tuple[str, int, int]) -> str:
     rule, size, stride = windows
     return f"{size} {'bytes' if rule == 'bytes' else 'tokens'}, stride {stride}"
 
 
-def comparable_by_token(first: Scores, second: Scores) -> str:
-    """Why two scorings can't be compared in nats/token, or the empty string."""
-    if first.token_ids != second.token_ids:
-        return "their token ids differ"
-    if first.prefix_id != second.prefix_id:
-        return f"their prefixes differ (ids {first.prefix_id} and {second.prefix_id})"
-    return comparable_by_byte(first, second)
-
-
 def parts_of(fact: Fact, tables: Tables) -> dict[tuple[str, str], dict[str, Any]]:
-    """Sums by axis and bin, as arrays over the documents that have any: see the table's schema."""
+    """Sums of a ``score`` fact by axis and bin, in the order of :func:`bin_order`.
+
+    Each value has the columns ``index``, ``nll_sum``, ``num_tokens`` and ``num_bytes`` as arrays over
+    the documents that have a token in the bin.
+    """
     table = tables.read(fact, "score_parts")
-    axis, bin_ = names(table, "axis"), names(table, "bin")
+    axis_R, bin_R = names(table, "axis"), names(table, "bin")
     columns = {name: numbers(table, name) for name in ("index", "nll_sum", "num_tokens", "num_bytes")}
-    found: dict[tuple[str, str], dict[str, Any]] = {}
-    for key in sorted(set(zip(axis.tolist(), bin_.tolist(), strict=True))):
-        rows = (axis == key[0]) & (bin_ == key[1])
-        found[key] = {name: values[rows] for name, values in columns.items()}
-    return found
+    parts: dict[tuple[str, str], dict[str, Any]] = {}
+    for axis, bin_name in sorted(set(zip(axis_R.tolist(), bin_R.tolist(), strict=True)), key=bin_order):
+        rows_R = (axis_R == axis) & (bin_R == bin_name)
+        parts[axis, bin_name] = {name: values_R[rows_R] for name, values_R in columns.items()}
+    return parts
 
 
-def spread(part: dict[str, Any], column: str, index_N: npt.NDArray[np.int64]) -> FloatArray:
-    """One bin's sums laid out over all documents; 0 where a document has no token in the bin."""
-    out = np.zeros(len(index_N))
-    position = {int(index): place for place, index in enumerate(index_N)}
+def bin_order(axis_and_bin: tuple[str, str]) -> tuple[str, int, str]:
+    """Sort key of bins: by axis, then by the number that a bin starts with (64-255 before 1024-4095)."""
+    axis, bin_name = axis_and_bin
+    number = re.match(r"\d+", bin_name)
+    return axis, int(number[0]) if number else 0, bin_name
+
+
+def spread(part: Mapping[str, Any], column: str, index_N: npt.NDArray[np.int64]) -> FloatArray:
+    """One bin's sums over all documents; 0 where a document has no token in the bin."""
+    spread_N = np.zeros(len(index_N))
+    position_of = {int(index): position for position, index in enumerate(index_N)}
     for index, value in zip(part["index"], part[column], strict=True):
-        place = position.get(int(index))
-        if place is not None:
-            out[place] = value
-    return out
+        position = position_of.get(int(index))
+        if position is not None:
+            spread_N[position] = value
+    return spread_N
 
 
 @dataclass
-class _Problems:
+class _Ratios:
+    """Ratios on the same documents, which share their resamples."""
+
     groups_N: npt.NDArray[np.str_]
     positions: list[int] = field(default_factory=list)
     numerators: list[FloatArray] = field(default_factory=list)
@@ -169,7 +215,7 @@ class _Problems:
 
 
 class Batch:
-    """Collects ratios of sums; ``estimates`` makes all of them, in the order in which they were added.
+    """Collects ratios of sums; ``estimates`` computes them together, in the order of ``add``.
 
     A rate is nats over bytes (or tokens); a paired difference is the difference of nats over the
     bytes that both scored, so it is a ratio of sums too.
@@ -177,8 +223,8 @@ class Batch:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        self._problems: dict[str, _Problems] = {}
-        self._what: list[Mapping[str, Any]] = []
+        self._ratios: dict[str, _Ratios] = {}
+        self._labels: list[Mapping[str, Any]] = []
 
     def add(
         self,
@@ -186,31 +232,31 @@ class Batch:
         rows: npt.NDArray[np.bool_],
         numerator_N: FloatArray,
         denominator_N: FloatArray,
-        **what: Any,
+        **labels: Any,
     ) -> None:
-        """One ratio over the documents ``rows`` of ``scores``; ``what`` is handed to ``estimate_from``."""
+        """One ratio over the documents ``rows`` of ``scores``; ``labels`` are those of ``estimate_from``."""
         index_N = scores.index_N[rows]
         groups_N = scores.group_N[rows]
         key = hashlib.sha256(index_N.tobytes() + "\0".join(groups_N.tolist()).encode()).hexdigest()
-        problems = self._problems.setdefault(key, _Problems(groups_N))
-        problems.positions.append(len(self._what))
-        problems.numerators.append(numerator_N[rows])
-        problems.denominators.append(denominator_N[rows])
-        self._what.append(what)
+        ratios = self._ratios.setdefault(key, _Ratios(groups_N))
+        ratios.positions.append(len(self._labels))
+        ratios.numerators.append(numerator_N[rows])
+        ratios.denominators.append(denominator_N[rows])
+        self._labels.append(labels)
 
     def estimates(self) -> list[Estimate]:
         """All of them."""
-        found: dict[int, Estimate] = {}
-        for problems in self._problems.values():
+        by_position: dict[int, Estimate] = {}
+        for ratios in self._ratios.values():
             intervals = loss_rates(
-                _columns(problems.numerators),
-                _columns(problems.denominators),
+                _columns(ratios.numerators),
+                _columns(ratios.denominators),
                 rng=self._rng,
-                groups=problems.groups_N,
+                groups=ratios.groups_N,
             )
-            for position, interval in zip(problems.positions, intervals, strict=True):
-                found[position] = estimate_from(interval, **self._what[position])
-        return [found[position] for position in range(len(self._what))]
+            for position, interval in zip(ratios.positions, intervals, strict=True):
+                by_position[position] = estimate_from(interval, **self._labels[position])
+        return [by_position[position] for position in range(len(self._labels))]
 
 
 def _columns(arrays: Sequence[FloatArray]) -> FloatArray:

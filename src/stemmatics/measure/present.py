@@ -11,11 +11,12 @@ import altair as alt
 
 from stemmatics.core.content import Table
 from stemmatics.core.facts import Fact, Tag
-from stemmatics.core.results import Category, Claim, Estimate, Refusal
+from stemmatics.core.results import Category, Claim, Estimate, Refusal, Results
 from stemmatics.math.intervals import Interval
 
 SIGNED, PLAIN, SHARE, COUNT = "{:+.4f}", "{:.4f}", "{:.3f}", "{:.0f}"
 WHOLE = "{}"
+_NAMED_BY_THE_USER = frozenset({"base", "descendant", "checkpoint", "family", "corpus", "register"})
 
 
 @dataclass(frozen=True)
@@ -202,10 +203,13 @@ def with_rows(*tables: Table) -> list[Table]:
 
 
 def interval_points(estimates: Sequence[Estimate], *subject: str, **shown: str) -> list[dict[str, Any]]:
-    """Known estimates as data of a chart: value, interval, and the named values of the subject."""
+    """Known estimates as data of a chart: value, interval, and the named values of the subject.
+
+    Our own words lose their underscores; names that the user gave stay as they are.
+    """
     return [
         {
-            **{name: estimate.subject.get(name, "").replace("_", " ") for name in subject},
+            **{name: _shown(name, estimate.subject.get(name, "")) for name in subject},
             **shown,
             "value": estimate.value,
             "lo": estimate.lo if known(estimate.lo) else None,
@@ -214,6 +218,10 @@ def interval_points(estimates: Sequence[Estimate], *subject: str, **shown: str) 
         for estimate in estimates
         if estimate.is_known
     ]
+
+
+def _shown(name: str, value: str) -> str:
+    return value if name in _NAMED_BY_THE_USER else value.replace("_", " ")
 
 
 def forest(
@@ -233,3 +241,13 @@ def forest(
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
     chart = (zero + bars + dots).add_params(pick).properties(height=alt.Step(11))
     return dict(chart.to_dict())
+
+
+def cell(results: Results, quantity: str, form: str = WHOLE, /, **subject: str) -> Claim | None:
+    """A table's cell for the first result of a quantity, of whatever kind; ``n/a`` where it was refused."""
+    result = (
+        results.find(quantity, **subject)
+        or results.category(quantity, **subject)
+        or results.refusal(quantity, **subject)
+    )
+    return None if result is None else Claim(result.id, "value", form)

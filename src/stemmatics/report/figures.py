@@ -8,7 +8,7 @@ from typing import Any
 import vl_convert
 
 from stemmatics.core.content import Content
-from stemmatics.report.page import slug
+from stemmatics.report.page import part_slug
 from stemmatics.report.theme import WIDTH, config, for_drawing
 from stemmatics.store.files import write_bytes
 
@@ -17,7 +17,7 @@ _PNG_SCALE = 2.0
 
 
 def write_figures(content: Content, folder: Path) -> list[Path]:
-    """Each chart as ``FOLDER/SECTION-CHART.svg``, ``.png`` (white background) and ``.pdf``.
+    """Each chart as ``FOLDER/MEASURE-CHART-CORPUS.svg``, ``.png`` (white background) and ``.pdf``.
 
     A specification may not load data from elsewhere: its data must be in it.
     """
@@ -26,7 +26,7 @@ def write_figures(content: Content, folder: Path) -> list[Path]:
         for chart in section.charts:
             spec = for_drawing(chart.spec, WIDTH)
             look: dict[str, Any] = {**config(), "background": "white"}
-            stem = slug(section.name, chart.name)
+            stem = part_slug(section.name, chart.name)
             files = {
                 "svg": vl_convert.vegalite_to_svg(spec, config=look, allowed_base_urls=[]).encode(),
                 "png": vl_convert.vegalite_to_png(spec, config=look, allowed_base_urls=[], scale=_PNG_SCALE),

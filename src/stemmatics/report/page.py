@@ -96,6 +96,12 @@ def slug(*names: str) -> str:
     return "-".join(re.sub(r"[^\w.]+", "-", each).strip("-.") for each in names)
 
 
+def part_slug(section: str, name: str) -> str:
+    """A table's or chart's name as one file name or element id, with its section's name in front once."""
+    parts = name.split("/")
+    return slug(*parts) if parts[0] == section else slug(section, *parts)
+
+
 def _section(section: Section, printer: Printer, *, drawn: bool) -> dict[str, Any]:
     return {
         "id": slug("section", section.name),
@@ -109,10 +115,10 @@ def _section(section: Section, printer: Printer, *, drawn: bool) -> dict[str, An
 
 
 def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
-    numbers = [is_number_column(table.rows, column) for column in range(len(table.columns))]
+    numbers = [is_number_column(table.rows, column, printer.results) for column in range(len(table.columns))]
     intervals = interval_columns(table, printer.results)
     return {
-        "id": slug("table", section.name, table.name),
+        "id": slug("table", part_slug(section.name, table.name)),
         "title": table.title,
         "columns": list(zip(table.columns, numbers, intervals, strict=True)),
         "rows": [
@@ -138,7 +144,7 @@ def _still(chart: Chart) -> str:
 def _chart(section: Section, chart: Chart, *, drawn: bool) -> dict[str, Any]:
     still = _still(chart) if drawn else ""
     return {
-        "id": slug("chart", section.name, chart.name),
+        "id": slug("chart", part_slug(section.name, chart.name)),
         "title": chart.title,
         "caption": chart.caption,
         "spec": for_drawing(chart.spec, "container"),

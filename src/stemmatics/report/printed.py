@@ -13,7 +13,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import NOT_AVAILABLE, Claim, Estimate, Result, Sentence
+from stemmatics.core.results import NOT_AVAILABLE, Category, Claim, Estimate, Refusal, Result, Sentence
 
 Cell = Claim | str | int | None
 
@@ -48,11 +48,14 @@ def interval_of(cell: Cell, row: Sequence[Cell], results: Mapping[str, Result]) 
     return Interval(lo=replace(cell, field=low), hi=replace(cell, field=high))
 
 
-def is_number_column(rows: Sequence[Sequence[Cell]], column: int) -> bool:
+def is_number_column(rows: Sequence[Sequence[Cell]], column: int, results: Mapping[str, Result]) -> bool:
     """Whether a column holds numbers only, so that it is set to the right and never wrapped."""
     cells = [row[column] for row in rows]
     known = [cell for cell in cells if cell is not None]
-    return bool(known) and all(isinstance(cell, Claim | int) for cell in known)
+    return bool(known) and all(
+        isinstance(cell, int) or (isinstance(cell, Claim) and not isinstance(results[cell.result], Category))
+        for cell in known
+    )
 
 
 def interval_columns(table: Table, results: Mapping[str, Result]) -> list[bool]:
@@ -167,6 +170,9 @@ def plain_interval(interval: Interval, results: Mapping[str, Result]) -> str:
 
 
 def exact_number(claim: Claim, results: Mapping[str, Result]) -> Any:
-    """A claim's number in full precision, in the units that it is printed in; NaN where unknown."""
-    value = getattr(results[claim.result], claim.field)
+    """A claim's number in full precision, in printed units; NaN where it is unknown or refused."""
+    result = results[claim.result]
+    if isinstance(result, Refusal):
+        return math.nan
+    value = getattr(result, claim.field)
     return value * claim.scale if isinstance(value, float) else value

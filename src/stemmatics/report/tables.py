@@ -16,7 +16,7 @@ from rich.text import Text
 
 from stemmatics.core.content import Content, Table
 from stemmatics.core.results import NOT_AVAILABLE, Claim, Result
-from stemmatics.report.page import slug
+from stemmatics.report.page import part_slug
 from stemmatics.report.printed import (
     brackets,
     exact_number,
@@ -66,11 +66,11 @@ def csv_text(table: Table, results: Mapping[str, Result]) -> str:
 
 
 def write_tables(content: Content, folder: Path) -> list[Path]:
-    """Each table of a report as ``FOLDER/SECTION-TABLE.csv``."""
+    """Each table of a report as ``FOLDER/MEASURE-TABLE-CORPUS.csv``."""
     paths = []
     for section in content.sections:
         for table in section.tables:
-            path = folder / f"{slug(section.name, table.name)}.csv"
+            path = folder / f"{part_slug(section.name, table.name)}.csv"
             assert path not in paths, f"two tables would be {path.name}"
             write_bytes(path, csv_text(table, content.results).encode())
             paths.append(path)
@@ -171,7 +171,9 @@ def _terminal_columns(table: Table, results: Mapping[str, Result], between: str)
             interval = interval_of(row[place], row, results)
             ends = between + plain_interval(interval, results) if interval else ""
             cells.append(plain_cell(row[place], results) + ends)
-        columns.append(_Column(title, cells, is_number_column(table.rows, place), has_intervals[place]))
+        columns.append(
+            _Column(title, cells, is_number_column(table.rows, place, results), has_intervals[place])
+        )
     return columns
 
 

@@ -1,272 +1,273 @@
-"""A base and a descendant under every correction: shares with two kinds of interval.
+"""Results of a pair under every correction: loss increase, shares with two kinds of interval, fits.
 
-Axes: D EVAL documents, P problems, R draws.
+Axes: D EVAL documents, R draws.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
 
 from stemmatics.core.facts import Fact
-from stemmatics.core.results import Estimate
-from stemmatics.math.intervals import Interval, unknown
-from stemmatics.math.prior import (
-    HOLDS_ZERO,
-    IMPROVED,
-    check_refits,
-    shapley_split,
-    with_fit_inside,
+from stemmatics.core.results import Category, Estimate, Refusal, Result, Results
+from stemmatics.facts.prior import (
+    AT_EDGE,
+    BIAS,
+    CAPPED,
+    FULL,
+    IN_SAMPLE,
+    NOT_CONVERGED,
+    ONE_STEP,
+    OWN,
+    SOME_TARGETS_IN_REST,
+    TEMPERATURE,
 )
+from stemmatics.math.intervals import Interval, unknown
+from stemmatics.math.prior import check_refits, shapley_split, with_fit_inside
 from stemmatics.math.rates import loss_rates, ratios_of_means
+from stemmatics.measure.base import Tables
 from stemmatics.measure.inputs import FloatArray
-from stemmatics.measure.present import estimate_from
-from stemmatics.measure.prior.needs import NAME
-from stemmatics.measure.prior.sums import NONE, Arm, Model
+from stemmatics.measure.present import ResultBuilder, known
+from stemmatics.measure.prior.floors import floor_results
+from stemmatics.measure.prior.settings import NAME
+from stemmatics.measure.prior.sums import HEADLINE, Arm, Model, Pair, incomparable, read_models, refusal_of
 
-HEADLINE = tuple((arm, "selected") for arm in ("bias", "temperature", "joint"))
-PARTS = ("temperature", "bias", "rest")
-# of a share: what float32 logits leave of an exact 1
+CONTAINS_ZERO = "the interval of the loss increase contains 0"
+IMPROVED = "the descendant improved, so there is no loss increase to recover"
+PARTS = (TEMPERATURE, BIAS, "rest")
+# how redrawn fits by one Newton step compare with full refits of the same draws
+CLOSE, FAR = "close to full refits", "far from full refits"
+_LEVEL = 0.95
+# standard error of a share below which float32 logits explain all of its variation
 _ROUNDING = 1e-4
-OFF = "one step is far from full refits, so the redrawn interval is only rough"
+_OF_INCREASE = "of delta"
+_PER_TOKEN = "nats/token"  # noqa: S105 - a unit
+_FLAG_REASONS = {
+    AT_EDGE: "the fitted temperature is at the edge of its range",
+    NOT_CONVERGED: "the fit stopped before it reached its tolerance",
+    CAPPED: "the held-out loss was still falling at the last allowed step",
+    SOME_TARGETS_IN_REST: "some EVAL targets have no bias of their own, so this is a ceiling for fewer ids",
+}
 
 
-@dataclass(frozen=True, eq=False)
-class Pair:
-    """Two models on the same EVAL documents."""
-
-    subject: Mapping[str, str]
-    facts: tuple[Fact, ...]
-    old: Model
-    new: Model
-
-    @property
-    def loss_increase(self) -> FloatArray:
-        """Loss increase by document, nats on the shared support."""
-        return self.new.nll[NONE] - self.old.nll[NONE]
-
-    @property
-    def arms(self) -> list[Arm]:
-        """Those that both models have, the model as it is apart."""
-        return [arm for arm in self.new.nll if arm != NONE and arm in self.old.nll]
-
-    def net_gain(self, arm: Arm) -> FloatArray:
-        """Numerator of S_sym by document."""
-        return self.new.gain(arm) - self.old.gain(arm)
-
-    def exact(self, quantity: str, value: float, units: str, *, note: str = "", **subject: str) -> Estimate:
-        """A number without an interval of its own."""
-        return Estimate(
-            measure=NAME,
-            quantity=quantity,
-            subject={**self.subject, **subject},
-            value=value,
-            n=len(self.loss_increase),
-            units=units,
-            facts=tuple(fact.key for fact in self.facts),
-            note=note,
-        )
-
-    def from_interval(
-        self, quantity: str, interval: Interval, units: str, *, note: str = "", **subject: str
-    ) -> Estimate:
-        """A number with one."""
-        return estimate_from(
-            interval,
-            measure=NAME,
-            quantity=quantity,
-            subject={**self.subject, **subject},
-            units=units,
-            facts=self.facts,
-            note=note,
-        )
+def pair_results(
+    subject: Mapping[str, str],
+    facts: tuple[Fact, Fact],
+    floor: Fact | None,
+    tables: Tables,
+    rng: np.random.Generator,
+) -> list[Result]:
+    """Everything about one pair on one corpus; a refused loss increase where it can't be compared."""
+    refuse = ResultBuilder(NAME, subject, facts).refusal
+    for fact in facts:
+        if reason := refusal_of(fact, tables):
+            return [refuse("delta", reason)]
+    old, new = (read_models(fact, tables)[OWN] for fact in facts)
+    if reason := incomparable(old, new):
+        return [refuse("delta", reason)]
+    pair = Pair(subject, facts, old, new)
+    results = [*share_results(pair, rng), *fit_results(pair)]
+    if floor is not None and tables.has(floor):
+        among = Results(results)
+        shares = {arm: shown_share(among, arm=arm[0], reading=arm[1]) for arm in pair.arms}
+        results += floor_results(pair, floor, tables, shares)
+    return results
 
 
-def incomparable(old: Model, new: Model) -> str:
-    """Why two models can't be compared by token, or the empty string."""
-    if old.said["token_ids_sha256"] != new.said["token_ids_sha256"]:
-        return "the tokenizers differ: the two models do not see the same tokens of this corpus"
-    if old.said["prefix_id"] != new.said["prefix_id"]:
-        return f"the prefix ids differ ({old.said['prefix_id']} and {new.said['prefix_id']})"
-    if old.said["dtype"] != new.said["dtype"]:
-        return f"they were scored in different precision ({old.said['dtype']} and {new.said['dtype']})"
-    same = np.array_equal(old.index_D, new.index_D) and np.array_equal(old.num_tokens_D, new.num_tokens_D)
-    return "" if same else "they did not score the same tokens in every document"
+def shown_share(results: Results, **subject: str) -> Estimate | Refusal | None:
+    """The net recovered share that is shown and labelled: with the fits redrawn, if there is one."""
+    for quantity in ("prior.net_recovered_share_redrawn", "prior.net_recovered_share"):
+        share = results.find(quantity, **subject) or results.refusal(quantity, **subject)
+        if share is not None:
+            return share
+    return None
 
 
-def refused(subject: Mapping[str, str], facts: Sequence[Fact], reason: str) -> Estimate:
-    """The unknown loss increase of a pair that has no shares, with the reason in its note."""
-    return Estimate(
-        measure=NAME,
-        quantity="prior.delta",
-        subject=subject,
-        value=math.nan,
-        units="nats/token",
-        facts=tuple(fact.key for fact in facts),
-        note=f"refused: {reason}",
-    )
+def share_results(pair: Pair, rng: np.random.Generator) -> list[Result]:
+    """Loss increase, shares, parts, the lower bound of the ceiling, checks of the redrawn fits."""
+    increases = loss_increases(pair, rng)
+    reason = why_no_share(increases[0])
+    return [
+        *increases,
+        *shares(pair, rng, reason),
+        *parts(pair, rng, reason),
+        *ceiling(pair, reason),
+        *refit_checks(pair, reason),
+    ]
 
 
-def pair_estimates(pair: Pair, rng: np.random.Generator) -> list[Estimate]:
-    """Loss increase, shares, parts, redrawn fits, ceilings."""
-    found = deltas(pair, rng)
-    delta = found[0]
-    reason = ""
-    if not (math.isfinite(delta.lo) and math.isfinite(delta.hi)) or delta.lo <= 0 <= delta.hi:
-        reason = HOLDS_ZERO
-    elif delta.hi < 0:
-        reason = IMPROVED
-    found += shares(pair, rng, reason)
-    found += parts(pair, rng, reason)
-    found += ceiling(pair, reason)
-    found += refit_checks(pair, reason)
-    return found
+def why_no_share(increase: Estimate) -> str:
+    """Why there is no share of a loss increase, or the empty string."""
+    if not (known(increase.lo) and known(increase.hi)):
+        return f"the interval of the loss increase is unknown ({increase.note})"
+    if increase.lo <= 0 <= increase.hi:
+        return CONTAINS_ZERO
+    return IMPROVED if increase.hi < 0 else ""
 
 
-def deltas(pair: Pair, rng: np.random.Generator) -> list[Estimate]:
+def loss_increases(pair: Pair, rng: np.random.Generator) -> list[Estimate]:
     """The loss increase on the shared support, on all ids, and what the excluded ids add: they add up."""
     excluded_D = pair.new.excluded_D - pair.old.excluded_D
     columns = np.stack([pair.loss_increase, pair.loss_increase + excluded_D, excluded_D], axis=1)
     tokens = np.broadcast_to(pair.old.num_tokens_D[:, None], columns.shape)
     intervals = loss_rates(columns, tokens, rng=rng, groups=pair.old.group_D)
-    quantities = ("prior.delta", "prior.delta_full", "prior.excluded")
     return [
-        pair.from_interval(quantity, interval, "nats/token")
-        for quantity, interval in zip(quantities, intervals, strict=True)
+        pair.builder.interval(quantity, interval, units=_PER_TOKEN)
+        for quantity, interval in zip(("delta", "delta_full", "excluded"), intervals, strict=True)
     ]
+
+
+def shares(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
+    """Both shares of every arm with the fits held fixed; the headline's net share also with them redrawn."""
+    arms = pair.arms
+    columns = [pair.new.gain(arm) for arm in arms] + [pair.net_gain(arm) for arm in arms]
+    intervals = _ratios(pair, columns, rng, reason)
+    results: list[Result] = []
+    for arm, recovered, net in zip(arms, intervals[: len(arms)], intervals[len(arms) :], strict=True):
+        builder = pair.builder.about(arm=arm[0], reading=arm[1])
+        results.append(_share(builder, "recovered_share", recovered))
+        results.append(_share(builder, "net_recovered_share", net))
+        redrawn_R = pair.redrawn_net_shares(arm, ONE_STEP) if arm in HEADLINE else np.empty(0)
+        if redrawn_R.size:
+            redrawn = with_fit_inside(net, redrawn_R)
+            results.append(_share(builder, "net_recovered_share_redrawn", redrawn))
+    return results
+
+
+def _share(builder: ResultBuilder, quantity: str, interval: Interval) -> Result:
+    """A share of the loss increase; a refusal with the reason where it is not defined."""
+    if not known(interval.value):
+        return builder.refusal(quantity, interval.note)
+    return builder.interval(quantity, interval, units=_OF_INCREASE)
 
 
 def _ratios(
     pair: Pair, columns: Sequence[FloatArray], rng: np.random.Generator, reason: str
 ) -> list[Interval]:
-    """Each over the loss increase; all unknown, with the reason, where there is one."""
+    """Each column over the loss increase; all unknown, with the reason as note, where there is one."""
     if reason:
         num = len(pair.loss_increase)
-        return [unknown(math.nan, level=0.95, n=num, unit="document", note=reason) for _ in columns]
-    found = ratios_of_means(np.stack(columns, axis=1), pair.loss_increase, rng=rng, groups=pair.old.group_D)
-    return [_settled(interval) for interval in found]
+        return [unknown(math.nan, level=_LEVEL, n=num, unit="document", note=reason) for _ in columns]
+    intervals = ratios_of_means(
+        np.stack(columns, axis=1), pair.loss_increase, rng=rng, groups=pair.old.group_D
+    )
+    return [_with_rounding_limits(interval) for interval in intervals]
 
 
-def _settled(interval: Interval) -> Interval:
-    """Limits for a share that varies between documents by rounding alone, where a bootstrap finds none.
+def _with_rounding_limits(interval: Interval) -> Interval:
+    """Limits for a share that varies between documents by rounding alone, where a bootstrap gives none.
 
     A change that a correction undoes exactly has such a share; its jackknife error is known.
     """
-    unknown_limit = math.isnan(interval.lo) or math.isnan(interval.hi)
-    if not (unknown_limit and interval.standard_error < _ROUNDING):
+    if (known(interval.lo) and known(interval.hi)) or not interval.standard_error < _ROUNDING:
         return interval
     reach = float(stats.t.ppf((1 + interval.level) / 2, interval.n - 1)) * interval.standard_error
-    value = interval.value
-    note = "varies by rounding alone"
-    return replace(interval, lo=value - reach, hi=value + reach, method="jackknife-t", note=note)
+    return replace(
+        interval,
+        lo=interval.value - reach,
+        hi=interval.value + reach,
+        method="jackknife-t",
+        note="varies by rounding alone",
+    )
 
 
-def shares(pair: Pair, rng: np.random.Generator, reason: str) -> list[Estimate]:
-    """S_card and S_sym of every arm with the fits held; S_sym of the selected fits also with them redrawn."""
-    arms = pair.arms
-    columns = [pair.new.gain(arm) for arm in arms] + [pair.net_gain(arm) for arm in arms]
-    intervals = _ratios(pair, columns, rng, reason)
-    found = []
-    for place, arm in enumerate(arms):
-        name = {"arm": arm[0], "reading": arm[1]}
-        card, sym = intervals[place], intervals[place + len(arms)]
-        flags = _flags(pair, arm)
-        found.append(pair.from_interval("prior.card", card, "of delta", note=flags, **name))
-        found.append(pair.from_interval("prior.sym", sym, "of delta", note=flags, **name))
-        if arm in HEADLINE:
-            redrawn_R = _redrawn_shares(pair, arm, "one_step")
-            inside = sym if reason or not redrawn_R.size else with_fit_inside(sym, redrawn_R)
-            if redrawn_R.size:
-                note = "; ".join(part for part in (flags, OFF if _is_off(pair, arm) else "") if part)
-                found.append(pair.from_interval("prior.sym_redrawn", inside, "of delta", note=note, **name))
-    return found
-
-
-def _flags(pair: Pair, arm: Arm) -> str:
-    """What is odd about the fits of either model."""
-    said = []
-    for who, model in (("base", pair.old), ("descendant", pair.new)):
-        flags = model.fits[arm]["flags"] if arm in model.fits else []
-        said += [f"{who}: {flag.replace('_', ' ')}" for flag in flags]
-    return ", ".join(said)
-
-
-def _is_off(pair: Pair, arm: Arm) -> bool:
-    """Whether one Newton step misses full refits by more than half of what they vary by."""
-    full_R = _redrawn_shares(pair, arm, "full")
-    if len(full_R) < 2:
-        return False
-    check = check_refits(_redrawn_shares(pair, arm, "one_step")[: len(full_R)], full_R)
-    return check.rms_difference > 0.5 * check.sd > 0
-
-
-def _redrawn_shares(pair: Pair, arm: Arm, kind: str) -> FloatArray:
-    """S_sym under each draw of FIT weights, which base and descendant share; EVAL held."""
-    new_R, old_R = pair.new.redrawn_gain(arm, kind), pair.old.redrawn_gain(arm, kind)
-    if new_R.shape != old_R.shape:
-        return np.empty(0)
-    increase = float(pair.loss_increase.sum())
-    shares_R: FloatArray = (new_R - old_R) / (increase if increase > 0 else np.nan)
-    return shares_R
-
-
-def parts(pair: Pair, rng: np.random.Generator, reason: str) -> list[Estimate]:
-    """The loss increase in three: temperature, bias (Shapley), and what no context-free fit takes back."""
+def parts(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
+    """The loss increase in three parts: temperature, bias (Shapley), and the rest; and their differences."""
     if any(arm not in pair.arms for arm in HEADLINE):
         return []
     bias, temperature, joint = (pair.net_gain(arm) for arm in HEADLINE)
-    split = dict(
+    gain_of = dict(
         zip(PARTS, (*shapley_split(temperature, bias, joint), pair.loss_increase - joint), strict=True)
     )
-    contrasts = [(one, other) for one in PARTS for other in PARTS if one != other]
-    columns = [split[name] for name in PARTS] + [split[one] - split[other] for one, other in contrasts]
+    contrasts = [(part, other) for part in PARTS for other in PARTS if part != other]
+    columns = [*gain_of.values(), *(gain_of[part] - gain_of[other] for part, other in contrasts)]
     intervals = _ratios(pair, columns, rng, reason)
-    found = [
-        pair.from_interval("prior.part", interval, "of delta", part=name)
-        for name, interval in zip(PARTS, intervals, strict=False)
-    ]
-    return found + [
-        pair.from_interval("prior.lead", interval, "of delta", part=one, over=other)
-        for (one, other), interval in zip(contrasts, intervals[len(PARTS) :], strict=True)
+    return [
+        *(
+            _share(pair.builder.about(part=part), "part", interval)
+            for part, interval in zip(PARTS, intervals, strict=False)
+        ),
+        *(
+            _share(pair.builder.about(part=part, over=other), "lead", interval)
+            for (part, other), interval in zip(contrasts, intervals[len(PARTS) :], strict=True)
+        ),
     ]
 
 
 def ceiling(pair: Pair, reason: str) -> list[Estimate]:
     """The proven lower bound of the best bias on EVAL itself, beside the gain of the closed step."""
-    arm = ("in_sample", "")
+    arm = (IN_SAMPLE, "")
     if arm not in pair.arms or reason:
         return []
     bound = float(pair.new.fits[arm]["bound_nll_sum"])
-    return [pair.exact("prior.bound", bound / float(pair.loss_increase.sum()), "of delta")]
+    return [pair.builder.number("bound", bound / float(pair.loss_increase.sum()), units=_OF_INCREASE)]
 
 
-def refit_checks(pair: Pair, reason: str) -> list[Estimate]:
-    """How far one Newton step is from full refits of the same draws, in S_sym."""
-    found: list[Estimate] = []
+def refit_checks(pair: Pair, reason: str) -> list[Result]:
+    """How far one Newton step is from full refits of the same draws, in the net recovered share."""
+    results: list[Result] = []
     for arm in HEADLINE if not reason else ():
-        full_R = _redrawn_shares(pair, arm, "full")
-        step_R = _redrawn_shares(pair, arm, "one_step")[: len(full_R)]
+        full_R = pair.redrawn_net_shares(arm, FULL)
+        step_R = pair.redrawn_net_shares(arm, ONE_STEP)[: len(full_R)]
         if len(full_R) < 2:
             continue
         check = check_refits(step_R, full_R)
-        values: Mapping[str, Any] = {"rms": check.rms_difference, "sd": check.sd, "r": check.correlation}
-        found += [
-            Estimate(
-                measure=NAME,
-                quantity=f"prior.refit.{name}",
-                subject={**pair.subject, "arm": arm[0], "reading": arm[1]},
-                value=value,
-                n=check.num_refits,
-                unit="refit",
-                units="" if name == "r" else "of delta",
-                tag="control",
-                facts=tuple(fact.key for fact in pair.facts),
-            )
-            for name, value in values.items()
+        builder = replace(pair.builder, n=check.num_refits, unit="refit", tag="control")
+        builder = builder.about(arm=arm[0], reading=arm[1])
+        results += [
+            builder.number("refit.rms", check.rms_difference, units=_OF_INCREASE),
+            builder.number("refit.sd", check.sd, units=_OF_INCREASE),
+            builder.number("refit.r", check.correlation),
+            _agreement(builder, check.rms_difference, check.sd),
         ]
-    return found
+    return results
+
+
+def _agreement(builder: ResultBuilder, rms: float, sd: float) -> Category:
+    """Far where one step misses the full refits by more than half of what they vary by."""
+    if rms > 0.5 * sd > 0:
+        reason = "the difference exceeds half of the refits' standard deviation: the interval is approximate"
+        return builder.category("refit.agreement", FAR, reason)
+    return builder.category("refit.agreement", CLOSE, "the difference is small beside the refits' variation")
+
+
+def fit_results(pair: Pair) -> list[Result]:
+    """What was fitted in either model: temperature, penalty, losses, distance to the optimum, flags."""
+    return [
+        result
+        for side, model in (("base", pair.old), ("descendant", pair.new))
+        for arm in model.fits
+        for result in _fit(pair.builder.about(side=side, arm=arm[0], reading=arm[1]), model, arm)
+    ]
+
+
+def _fit(builder: ResultBuilder, model: Model, arm: Arm) -> list[Result]:
+    fit = model.fits[arm]
+    values = {
+        "temperature": (1.0 / fit["inverse_temperature"], ""),
+        "penalty": (fit["penalty"], ""),
+        "gap": (fit["gap"], _PER_TOKEN),
+        "gradient": (fit["gradient_norm"], ""),
+        "fit_loss": (_mean(fit["fit_nll_sum"], fit["num_fit_tokens"]), _PER_TOKEN),
+        "held_loss": (_mean(fit["held_nll_sum"], fit["num_held_tokens"]), _PER_TOKEN),
+    }
+    note = str(model.metadata["note"] or "")
+    return [
+        *(
+            builder.number(f"fit.{name}", float(value), units=units, note=note)
+            for name, (value, units) in values.items()
+            if value is not None
+        ),
+        *(
+            builder.category("fit.flags", flag.replace("_", " "), _FLAG_REASONS.get(flag, ""), flag=flag)
+            for flag in fit["flags"]
+        ),
+    ]
+
+
+def _mean(total: float | None, count: int | None) -> float | None:
+    return None if total is None or not count else total / count

@@ -1,4 +1,4 @@
-"""What the fits report on a damaged base, beside what they report on the descendant.
+"""What the same fits recover of random damage to the base, and how the descendant's shares compare.
 
 Axes: Z seeds.
 """
@@ -8,97 +8,128 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
 from stemmatics.core.facts import Fact
-from stemmatics.core.results import Estimate
-from stemmatics.facts.prior_floor import NOISE_KINDS
-from stemmatics.math.prior import PairSums, ratio_of_sums
-from stemmatics.measure.prior.estimate import Pair
-from stemmatics.measure.prior.needs import NAME
-from stemmatics.measure.prior.sums import NONE, Arm, Model
+from stemmatics.core.results import Category, Estimate, Refusal, Result
+from stemmatics.facts.prior import CEILING_ARMS
+from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS
+from stemmatics.math.intervals import Interval
+from stemmatics.math.prior import ratio_of_sums
+from stemmatics.measure.base import Tables
+from stemmatics.measure.present import ResultBuilder, known
+from stemmatics.measure.prior.sums import NONE, Arm, Model, Pair, read_models, refusal_of
 
-# No level of confidence: the range holds every seed.
+# the kind of noise that shares are labelled against: raw noise acts in part as a token bias
+LABEL_KIND = CENTRED
+ABOVE, BELOW, NOT_DISTINGUISHED = "above damage", "below damage", "not distinguished from damage"
+_REASONS = {
+    ABOVE: "the interval of the net recovered share lies above that of every damaged base",
+    BELOW: "the interval of the net recovered share lies below that of every damaged base",
+    NOT_DISTINGUISHED: "the interval of the net recovered share overlaps the range over damaged bases",
+}
+# no level of confidence: the range holds every seed
 _WHOLE = 1.0
+Shares = Mapping[Arm, Estimate | Refusal | None]
 
 
-def floor_estimates(
-    pair: Pair,
-    fact: Fact,
-    models: Mapping[str, Model],
-    damage: Sequence[Mapping[str, Any]],
-    estimates: Sequence[Estimate],
-) -> list[Estimate]:
-    """Ranges over seeds by kind and arm, the noise that it took, and what stands above the damage."""
-    found = [_energy(pair)]
-    for row in damage:
-        sigma = math.nan if row["sigma"] is None else float(row["sigma"])
-        subject = {"kind": row["kind"], "seed": str(row["seed"])}
-        found.append(replace(_floor(pair, fact, "prior.sigma", sigma, subject), note=row["failure"]))
-    for kind in NOISE_KINDS:
-        mine = [model for variant, model in models.items() if variant.startswith(f"{kind}.")]
-        for arm in pair.arms:
-            if mine and all(arm in model.nll for model in mine):
-                found += _ranges(pair, fact, kind, arm, mine)
-    return found + _labels(pair, [*found, *estimates])
+def floor_results(pair: Pair, fact: Fact, tables: Tables, shares: Shares) -> list[Result]:
+    """The matched noise, ranges over seeds by kind and arm, and a label for every share.
 
-
-def _energy(pair: Pair) -> Estimate:
-    """How much of the final state is its mean: noise times that mean is a bias."""
-    said = pair.old.said
-    share = said["mean_state_energy"] / said["state_energy"] if said["state_energy"] else math.nan
-    return pair.exact("prior.mean_energy", share, "of energy")
-
-
-def _ranges(pair: Pair, fact: Fact, kind: str, arm: Arm, models: Sequence[Model]) -> list[Estimate]:
-    card, sym = [], []
-    for model in models:
-        sums = PairSums(model.nll[NONE] - pair.old.nll[NONE], model.gain(arm), pair.old.gain(arm))
-        card.append(ratio_of_sums(sums.gain_new_D, sums.delta_D))
-        sym.append(ratio_of_sums(sums.net_gain, sums.delta_D))
-    subject = {"kind": kind, "arm": arm[0], "reading": arm[1]}
-    return [
-        replace(
-            _floor(pair, fact, quantity, float(np.mean(values)), subject),
-            lo=min(values),
-            hi=max(values),
-            level=_WHOLE,
-            method="range over seeds",
-            n=len(values),
-            units="of delta",
-        )
-        for quantity, values in (("prior.floor.card", card), ("prior.floor.sym", sym))
-    ]
-
-
-def _floor(pair: Pair, fact: Fact, quantity: str, value: float, subject: Mapping[str, str]) -> Estimate:
-    plain = pair.exact(quantity, value, "", **subject)
-    return replace(plain, n=1, unit="seed", tag="floor", facts=(fact.key,))
-
-
-def _labels(pair: Pair, estimates: Sequence[Estimate]) -> list[Estimate]:
-    """1 where a share's interval lies above the centred floor's range, -1 below it, 0 where they meet.
-
-    The wider interval is taken, with the fits redrawn, where there is one.
+    ``shares`` are the net recovered shares by arm that are compared with the floor.
     """
-    by_id = {one.id: one for one in estimates}
-    found = []
+    models = read_models(fact, tables)
+    damage = tables.read(fact, "prior_damage").to_pylist()
+    builder = replace(pair.builder.with_facts(fact), n=1, unit="seed", tag="floor")
+    results: list[Result] = [_mean_energy(pair)]
+    for row in damage:
+        of_seed = builder.about(kind=row["kind"], seed=str(row["seed"]))
+        if row["sigma"] is None:
+            results.append(of_seed.refusal("sigma", row["failure"]))
+        else:
+            results.append(of_seed.number("sigma", float(row["sigma"])))
+    floors: dict[Arm, Estimate] = {}
+    for kind in NOISE_KINDS:
+        variants = [row["variant"] for row in damage if row["kind"] == kind and row["variant"] in models]
+        damaged = [models[variant] for variant in variants]
+        for arm in pair.arms:
+            if damaged and all(arm in model.nll for model in damaged):
+                recovered, net = _ranges(builder.about(kind=kind), pair.old, damaged, arm)
+                results += [recovered, net]
+                if kind == LABEL_KIND:
+                    floors[arm] = net
+    failures = [row["failure"] for row in damage if row["kind"] == LABEL_KIND and row["failure"]]
+    why_none = next(iter(failures), "") or refusal_of(fact, tables)
+    return results + _labels(pair, shares, floors, why_none)
+
+
+def _mean_energy(pair: Pair) -> Estimate:
+    """Share of the base's final state that is its mean: noise times that mean acts as a bias."""
+    metadata = pair.old.metadata
+    total = metadata["state_energy"]
+    share = metadata["mean_state_energy"] / total if total else math.nan
+    return pair.builder.number("mean_energy", share, units="of energy")
+
+
+def _ranges(
+    builder: ResultBuilder, base: Model, damaged: Sequence[Model], arm: Arm
+) -> tuple[Estimate, Estimate]:
+    """Recovered share and net recovered share of the damaged bases: mean and range over seeds."""
+    recovered_Z, net_Z = [], []
+    for model in damaged:
+        increase_D = model.nll[NONE] - base.nll[NONE]
+        recovered_Z.append(ratio_of_sums(model.gain(arm), increase_D))
+        net_Z.append(ratio_of_sums(model.gain(arm) - base.gain(arm), increase_D))
+    builder = replace(builder.about(arm=arm[0], reading=arm[1]), units="of delta")
+    return (
+        builder.interval("floor.recovered_share", _range(recovered_Z)),
+        builder.interval("floor.net_recovered_share", _range(net_Z)),
+    )
+
+
+def _range(values_Z: Sequence[float]) -> Interval:
+    mean = float(np.mean(values_Z))
+    return Interval(
+        value=mean,
+        lo=min(values_Z),
+        hi=max(values_Z),
+        level=_WHOLE,
+        method="range over seeds",
+        n=len(values_Z),
+        unit="seed",
+        smallest_effect=math.nan,
+        standard_error=math.nan,
+    )
+
+
+def _labels(
+    pair: Pair, shares: Shares, floors: Mapping[Arm, Estimate], why_none: str
+) -> list[Category | Refusal]:
+    """A label for every arm but the ceilings, which have no floor."""
+    labels = []
     for arm in pair.arms:
-        subject = {**pair.subject, "arm": arm[0], "reading": arm[1]}
-        floor = by_id.get(_id("prior.floor.sym", {**subject, "kind": "centred"}))
-        share = by_id.get(_id("prior.sym_redrawn", subject)) or by_id.get(_id("prior.sym", subject))
-        if floor is not None and share is not None:
-            found.append(pair.exact("prior.above_floor", _side(share, floor), "", arm=arm[0], reading=arm[1]))
-    return found
+        share = shares[arm]
+        if share is not None and arm[0] not in CEILING_ARMS:
+            builder = pair.builder.about(arm=arm[0], reading=arm[1])
+            labels.append(_label(builder, share, floors.get(arm), why_none))
+    return labels
 
 
-def _side(share: Estimate, floor: Estimate) -> float:
-    if math.isnan(share.lo) or math.isnan(share.hi):
-        return math.nan
-    return float(share.lo > floor.hi) - float(share.hi < floor.lo)
-
-
-def _id(quantity: str, subject: Mapping[str, str]) -> str:
-    return Estimate(NAME, quantity, subject, math.nan).id
+def _label(
+    builder: ResultBuilder, share: Estimate | Refusal, floor: Estimate | None, why_none: str
+) -> Category | Refusal:
+    if isinstance(share, Refusal):
+        return builder.refusal("label", share.reason)
+    if floor is None or not known(floor.value):
+        reason = why_none or "the damaged bases have no such fit"
+        return builder.refusal("label", f"the damage floor is unknown: {reason}")
+    if not (known(share.lo) and known(share.hi)):
+        return builder.refusal("label", f"the interval of the share is unknown: {share.note}")
+    if share.lo > floor.hi:
+        label = ABOVE
+    elif share.hi < floor.lo:
+        label = BELOW
+    else:
+        label = NOT_DISTINGUISHED
+    return builder.category("label", label, _REASONS[label])

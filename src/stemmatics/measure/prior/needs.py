@@ -1,46 +1,18 @@
-"""What the measure ``prior`` is asked, and the facts that it needs."""
+"""The facts that the measure ``prior`` needs."""
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from pydantic import Field
+from typing import Any
 
 from stemmatics.core.facts import Fact
-from stemmatics.core.scoring import Scoring
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.prior import PriorParams, prior_fact
 from stemmatics.facts.prior_floor import PriorFloorParams, prior_floor_fact
-from stemmatics.math.prior import SMOOTHINGS
-from stemmatics.measure.base import Settings
-
-NAME = "prior"
-
-
-class PriorSettings(Settings):
-    """Fits, references, floors and draws.
-
-    ``corpora``: those that are scored (left out: text corpora with both splits). ``descendants``: of
-    which pairs (left out: all). ``sample``: share of the documents that are read. ``columns``: K, ids whose
-    bias is fitted. ``references``: the published searches, which cost a pass a step (left out: all where
-    that is cheap). ``floors``: seeds of the matched damage; 0 leaves it out. ``draws``: redrawn fits for
-    the interval with the fit inside; ``refits``: how many of them are also fitted in full, as a check.
-    """
-
-    corpora: list[str] | None = None
-    descendants: list[str] | None = None
-    scoring: Scoring | None = None
-    sample: float = Field(default=1.0, gt=0, le=1)
-    columns: int = Field(default=4096, ge=1)
-    smoothings: tuple[float, ...] = SMOOTHINGS
-    references: list[Literal["ipf_full", "affine_full", "affine_top"]] | None = None
-    floors: int = Field(default=3, ge=0)
-    draws: int = Field(default=200, ge=0)
-    refits: int = Field(default=20, ge=0)
+from stemmatics.measure.prior.settings import PriorSettings
 
 
 def corpora_of(pinned: Pinned, settings: PriorSettings) -> list[str]:
-    """Those asked for; else the texts that have a FIT and an EVAL split; else all texts, to be refused."""
+    """The configured corpora; else texts with a FIT and an EVAL split; else all texts, each then refused."""
     if settings.corpora is not None:
         return settings.corpora
     texts = {name: corpus for name, corpus in pinned.stemma.corpora.items() if corpus.role == "text"}
@@ -48,12 +20,13 @@ def corpora_of(pinned: Pinned, settings: PriorSettings) -> list[str]:
 
 
 def pairs_of(pinned: Pinned, settings: PriorSettings) -> list[tuple[str, str]]:
-    """Base and descendant of every pair that is asked for."""
-    wanted = settings.descendants
-    if wanted is not None:
-        for name in wanted:
-            pinned.checkpoint(name)
-    return [pair for pair in pinned.stemma.pairs() if wanted is None or pair[1] in wanted]
+    """Base and descendant of every pair that is measured."""
+    descendants = settings.descendants
+    if descendants is None:
+        return pinned.stemma.pairs()
+    for name in descendants:
+        pinned.checkpoint(name)  # an unknown name is an error
+    return [pair for pair in pinned.stemma.pairs() if pair[1] in descendants]
 
 
 def fit_facts(
@@ -61,7 +34,7 @@ def fit_facts(
 ) -> tuple[Fact, Fact]:
     """The arms of base and descendant."""
     base, descendant = pair
-    partners = (None, None) if _one_tokenizer(pinned, pair) else (descendant, base)
+    partners = (None, None) if _share_tokenizer(pinned, pair) else (descendant, base)
     old, new = (
         _fit(pinned, settings, name, partner, corpus)
         for name, partner in zip((base, descendant), partners, strict=True)
@@ -70,7 +43,7 @@ def fit_facts(
 
 
 def floor_fact(pinned: Pinned, settings: PriorSettings, pair: tuple[str, str], corpus: str) -> Fact | None:
-    """The damaged bases of a pair; None where none is asked for."""
+    """The damaged bases of a pair; None where ``floors`` is 0."""
     if not settings.floors:
         return None
     old, new = fit_facts(pinned, settings, pair, corpus)
@@ -95,8 +68,8 @@ def _params(pinned: Pinned, settings: PriorSettings) -> dict[str, Any]:
     }
 
 
-def _one_tokenizer(pinned: Pinned, pair: tuple[str, str]) -> bool:
-    """Whether both descend from one checkpoint by stages made here, which keep tokenizer and table.
+def _share_tokenizer(pinned: Pinned, pair: tuple[str, str]) -> bool:
+    """Whether both descend from one checkpoint by stages trained here, which keep the tokenizer.
 
     A base is then fitted once for all its descendants.
     """
@@ -105,6 +78,6 @@ def _one_tokenizer(pinned: Pinned, pair: tuple[str, str]) -> bool:
 
 
 def _root(fact: Fact) -> Fact:
-    while (above := fact.needs.get("init") or fact.needs.get("resumes")) is not None:
-        fact = above
+    while (parent := fact.needs.get("init") or fact.needs.get("resumes")) is not None:
+        fact = parent
     return fact

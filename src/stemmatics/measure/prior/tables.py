@@ -1,298 +1,275 @@
-"""Tables and the figure of the measure ``prior``."""
+"""Tables of the measure ``prior``."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import altair as alt
-
-from stemmatics.core.content import Chart, Table
-from stemmatics.core.results import Claim, Estimate
-
-Estimates = Mapping[str, Estimate]
-SHARE = "{:+.3f}"
-_LOSS = "{:+.4f}"
-_PLAIN = "{:.4f}"
-ABOVE = {1.0: "above damage", 0.0: "not above damage", -1.0: "below damage"}
-# Arms in the order of the page: what is the headline first, references and ceilings last.
-_ORDER = (
-    "joint",
-    "temperature",
-    "bias",
-    "ipf_top",
-    "ipf_full",
-    "affine_top",
-    "affine_full",
-    "cf",
-    "in_sample",
+from stemmatics.core.content import Table
+from stemmatics.core.results import Claim, Estimate, Refusal, Results
+from stemmatics.facts.prior import (
+    AFFINE_FULL,
+    AFFINE_TOP,
+    BIAS,
+    CLOSED_FORM,
+    IN_SAMPLE,
+    IN_SAMPLE_JOINT,
+    IPF_FULL,
+    IPF_TOP,
+    JOINT,
+    OPTIMUM,
+    SELECTED,
+    TEMPERATURE,
 )
+from stemmatics.facts.prior_floor import CENTRED, RAW
+from stemmatics.measure.present import PLAIN, SIGNED, WHOLE, cell, claim, table, with_rows
+from stemmatics.measure.prior.estimate import FAR, PARTS, shown_share
+
+SIGNED_SHARE = "{:+.3f}"
+_THREE = "{:.3f}"
+_TINY = "{:.1e}"
+# the headline first, the published searches, the closed forms and the ceilings after it
+_ORDER = (
+    JOINT,
+    TEMPERATURE,
+    BIAS,
+    IPF_TOP,
+    IPF_FULL,
+    AFFINE_TOP,
+    AFFINE_FULL,
+    CLOSED_FORM,
+    IN_SAMPLE,
+    IN_SAMPLE_JOINT,
+)
+Pair = Mapping[str, str]
 
 
-def of(estimates: Estimates, quantity: str, **subject: str) -> list[Estimate]:
-    """Estimates of a quantity whose subject has the given values."""
-    return [
-        one
-        for one in estimates.values()
-        if one.quantity == quantity and all(one.subject.get(key) == value for key, value in subject.items())
-    ]
+def tables_of(results: Results, pairs: Sequence[Pair], columns: int) -> list[Table]:
+    """All tables, corpus by corpus. A pair is its base, descendant and corpus; ``columns`` is K."""
+    tables: list[Table] = []
+    for corpus in dict.fromkeys(pair["corpus"] for pair in pairs):
+        measured = [pair for pair in pairs if pair["corpus"] == corpus and has_increase(results, pair)]
+        fitted = [pair for pair in measured if arms_of(results, pair)]
+        tables += [
+            summary_table(corpus, results, measured),
+            parts_table(corpus, results, fitted),
+            support_table(corpus, results, fitted),
+            *(arms_table(results, pair, columns) for pair in fitted),
+            *(fits_table(results, pair, columns) for pair in fitted),
+            refits_table(corpus, results, fitted),
+        ]
+    return with_rows(*tables)
 
 
-def first(estimates: Estimates, quantity: str, **subject: str) -> Estimate | None:
-    """The only one of them, if there is one."""
-    found = of(estimates, quantity, **subject)
-    return found[0] if found else None
+def has_increase(results: Results, pair: Pair) -> bool:
+    """Whether a pair has a loss increase, or one that was refused."""
+    return cell(results, "prior.delta", **pair) is not None
 
 
-def claim(one: Estimate | None, form: str = SHARE) -> Claim | None:
-    """A cell that prints a value; None prints n/a."""
-    return None if one is None else Claim(one.id, "value", form)
+def arm_name(arm: str, reading: str, columns: int) -> str:
+    """An arm as it is printed: ``joint_4096, selected``."""
+    name = arm
+    if arm in {BIAS, JOINT}:
+        name = f"{arm}_{columns}"
+    elif arm in {IPF_TOP, AFFINE_TOP}:
+        name = f"{arm}{columns}"
+    return f"{name}, {reading}" if reading else name
 
 
-def label_of(arm: str, reading: str, columns: int) -> str:
-    """An arm as the page calls it: ``joint_4096, selected``."""
-    named = f"{arm.removesuffix('_top')}_top{columns}" if arm.endswith("_top") else arm
-    named = f"{arm}_{columns}" if arm in {"bias", "joint"} else named
-    return f"{named}, {reading}" if reading else named
+def arms_of(results: Results, pair: Pair) -> list[tuple[str, str]]:
+    """Arms and readings of a pair in the order of a table, the selected reading first."""
+    quantity = "prior.net_recovered_share"
+    shares: list[Estimate | Refusal] = [*results.all(quantity, **pair), *results.refusals(quantity, **pair)]
+
+    def rank(arm: tuple[str, str]) -> tuple[int, bool]:
+        kind = CLOSED_FORM if arm[0].startswith(f"{CLOSED_FORM}_") else arm[0]
+        return _ORDER.index(kind) if kind in _ORDER else len(_ORDER), arm[1] == OPTIMUM
+
+    return sorted(((share.subject["arm"], share.subject["reading"]) for share in shares), key=rank)
 
 
-def arms_of(estimates: Estimates, pair: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Arms and readings of a pair, the selected reading first."""
-    found = [(one.subject["arm"], one.subject["reading"]) for one in of(estimates, "prior.sym", **pair)]
-
-    def place(arm: tuple[str, str]) -> tuple[int, int]:
-        rank = next((i for i, name in enumerate(_ORDER) if arm[0].startswith(name)), len(_ORDER))
-        return rank, int(arm[1] == "optimum")
-
-    return sorted(found, key=place)
-
-
-def summary_table(corpus: str, estimates: Estimates, pairs: Sequence[Mapping[str, str]]) -> Table:
-    """One row a pair: the loss increase and the selected shares, fits redrawn, with the label."""
+def summary_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
+    """One row a pair: the loss increase, the selected shares, and the label of the joint one."""
     rows: list[list[Any]] = []
     for pair in pairs:
-        cells = []
-        for arm in ("joint", "temperature", "bias"):
-            name = {**pair, "arm": arm, "reading": "selected"}
-            cells.append(
-                claim(first(estimates, "prior.sym_redrawn", **name) or first(estimates, "prior.sym", **name))
-            )
-        verdict = first(estimates, "prior.above_floor", **pair, arm="joint", reading="selected")
-        delta = first(estimates, "prior.delta", **pair)
-        rows.append([pair["base"], pair["descendant"], claim(delta, _LOSS), *cells, said_of(verdict)])
-    return Table(
-        f"summary-{corpus}",
-        f"What a correction takes back on {corpus}",
+        shares = [
+            _share(shown_share(results, **pair, arm=arm, reading=SELECTED))
+            for arm in (JOINT, TEMPERATURE, BIAS)
+        ]
+        label = cell(results, "prior.label", **pair, arm=JOINT, reading=SELECTED)
+        increase = cell(results, "prior.delta", SIGNED, **pair)
+        rows.append([pair["base"], pair["descendant"], increase, *shares, label])
+    return table(
+        f"prior/summary/{corpus}",
+        f"What a correction recovers on {corpus}",
         ["base", "descendant", "nats/token", "joint", "temperature", "bias", "joint share is"],
         rows,
-        note="The loss increase on the shared support, and the part of it (as a share) that each selected "
-        "correction takes back from the descendant beyond what its like takes back from the base.",
+        "The loss increase on the shared support, and the net recovered share of each selected correction: "
+        "what it recovers of the increase in the descendant, less what the same kind of correction recovers "
+        "in the base.",
     )
 
 
-def said_of(verdict: Estimate | None) -> str:
-    """A label in words."""
-    return "n/a" if verdict is None or math.isnan(verdict.value) else ABOVE[verdict.value]
+def _share(share: Estimate | Refusal | None) -> Claim | None:
+    return None if share is None else Claim(share.id, "value", SIGNED_SHARE)
 
 
-def arms_table(corpus: str, estimates: Estimates, pair: Mapping[str, str], columns: int) -> Table:
+def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
+    """The loss increase in three parts."""
+    rows = [
+        [
+            pair["descendant"],
+            *(cell(results, "prior.part", SIGNED_SHARE, **pair, part=part) for part in PARTS),
+        ]
+        for pair in pairs
+        if cell(results, "prior.part", **pair) is not None
+    ]
+    return table(
+        f"prior/parts/{corpus}",
+        f"The loss increase on {corpus} in three parts",
+        ["descendant", "temperature", "bias", "context-dependent"],
+        rows,
+        "Shares that add up to one: the joint share split between temperature and bias (Shapley), and what "
+        "the joint correction does not recover.",
+    )
+
+
+def support_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
+    """The loss increase on all ids, split at the support; the mean-energy share."""
+    rows = [
+        [
+            pair["descendant"],
+            *(cell(results, f"prior.{name}", SIGNED, **pair) for name in ("delta", "excluded", "delta_full")),
+            cell(results, "prior.mean_energy", _THREE, **pair),
+        ]
+        for pair in pairs
+    ]
+    return table(
+        f"prior/support/{corpus}",
+        f"The support on {corpus}, and the mean of the base's final state",
+        ["descendant", "nats/token", "from excluded tokens", "on all tokens", "mean-energy share"],
+        rows,
+        "The increase on all tokens is that on the shared support plus the change in what the excluded "
+        "tokens take. Noise on the head acts as a bias to the extent that the final state is its mean.",
+    )
+
+
+def arms_table(results: Results, pair: Pair, columns: int) -> Table:
     """Every arm of a pair, each share beside its floor."""
+    floor = "prior.floor.net_recovered_share"
     rows: list[list[Any]] = []
-    for arm, reading in arms_of(estimates, pair):
-        name = {**pair, "arm": arm, "reading": reading}
-        sym, redrawn = (first(estimates, f"prior.{kind}", **name) for kind in ("sym", "sym_redrawn"))
+    for arm, reading in arms_of(results, pair):
+        of_arm = {**pair, "arm": arm, "reading": reading}
+        share = "prior.recovered_share"
         rows.append(
             [
-                label_of(arm, reading, columns),
-                claim(first(estimates, "prior.card", **name)),
-                claim(first(estimates, "prior.floor.card", **name, kind="centred")),
-                claim(sym),
-                claim(redrawn),
-                claim(first(estimates, "prior.floor.sym", **name, kind="centred")),
-                claim(first(estimates, "prior.floor.sym", **name, kind="raw")),
-                said_of(first(estimates, "prior.above_floor", **name)),
-                claim(first(estimates, "prior.fit.temperature", **name, side="base"), "{:.3f}"),
-                claim(first(estimates, "prior.fit.temperature", **name, side="descendant"), "{:.3f}"),
-                _flags(redrawn or sym),
+                arm_name(arm, reading, columns),
+                cell(results, share, SIGNED_SHARE, **of_arm),
+                cell(results, "prior.floor.recovered_share", SIGNED_SHARE, **of_arm, kind=CENTRED),
+                cell(results, "prior.net_recovered_share", SIGNED_SHARE, **of_arm),
+                cell(results, "prior.net_recovered_share_redrawn", SIGNED_SHARE, **of_arm),
+                cell(results, floor, SIGNED_SHARE, **of_arm, kind=CENTRED),
+                cell(results, floor, SIGNED_SHARE, **of_arm, kind=RAW),
+                cell(results, "prior.label", **of_arm),
+                cell(results, "prior.fit.temperature", _THREE, **of_arm, side="base"),
+                cell(results, "prior.fit.temperature", _THREE, **of_arm, side="descendant"),
+                _flags(results, of_arm),
             ]
         )
-    return Table(
-        f"arms-{pair['descendant']}-{corpus}",
-        f"Corrections of {pair['descendant']} on {corpus}",
+    return table(
+        f"prior/arms/{pair['corpus']}/{pair['descendant']}",
+        f"Corrections of {pair['descendant']} on {pair['corpus']}",
         [
             "arm",
-            "S_card",
-            "floor of S_card",
-            "S_sym",
-            "S_sym, fits redrawn",
-            "floor of S_sym",
-            "raw floor",
-            "S_sym is",
+            "recovered share",
+            "its floor",
+            "net recovered share",
+            "with fits redrawn",
+            "floor of net share",
+            "raw floor of net share",
+            "net share is",
             "T of base",
             "T of descendant",
             "flags",
         ],
         rows,
-        note="Shares of the loss increase. S_card is what the descendant's own correction takes back; S_sym "
-        "takes off what the base's takes back. The floor is what the same fits report on the base with "
-        "noise on its head (centred, and raw) that costs the same. For the in-sample arms S_card is a "
-        "ceiling, and S_sym, a difference of two ceilings, bounds nothing.",
+        "Shares of the loss increase. The recovered share is what the descendant's own correction recovers; "
+        "the net recovered share subtracts what the base's correction recovers. The floor is what the same "
+        "fits recover in the base with noise on its head (centred, and raw) that costs as much. For the "
+        "in-sample arms the recovered share is a ceiling, and the net share, a difference of two ceilings, "
+        "bounds nothing.",
     )
 
 
-def _flags(share: Estimate | None) -> str:
-    """What is odd about a share; what its interval's size follows from is said by the table of losses."""
-    notes = [] if share is None else share.note.split("; ")
-    return "; ".join(part for part in notes if "coverage" not in part)
-
-
-def parts_table(corpus: str, estimates: Estimates, pairs: Sequence[Mapping[str, str]]) -> Table:
-    """The loss increase in three parts."""
-    rows = [
-        [
-            pair["descendant"],
-            *(
-                claim(first(estimates, "prior.part", **pair, part=part))
-                for part in ("temperature", "bias", "rest")
-            ),
-        ]
-        for pair in pairs
-        if of(estimates, "prior.part", **pair)
+def _flags(results: Results, of_arm: Mapping[str, str]) -> str:
+    """What a reader has to know about the fits of an arm and its share, or why there is no share."""
+    share = shown_share(results, **of_arm)
+    fits = [
+        f"{flag.subject['side']}: {flag.value}" for flag in results.categories("prior.fit.flags", **of_arm)
     ]
-    return Table(
-        f"parts-{corpus}",
-        f"The loss increase on {corpus} in three parts",
-        ["descendant", "temperature", "bias", "what depends on context"],
-        rows,
-        note="Shares that add up to one: the joint share split between temperature and bias (Shapley), and "
-        "what the joint correction leaves.",
-    )
+    agreement = results.category("prior.refit.agreement", **of_arm)
+    refits = [f"redrawn fits {FAR}"] if agreement is not None and agreement.value == FAR else []
+    reason = share.reason if isinstance(share, Refusal) else ""
+    note = share.note if isinstance(share, Estimate) else ""
+    return "; ".join(part for part in (*fits, *refits, note, reason) if part)
 
 
-def support_table(corpus: str, estimates: Estimates, pairs: Sequence[Mapping[str, str]]) -> Table:
-    """The loss increase on all ids, split at the support; the mean-energy share; the noise."""
+def fits_table(results: Results, pair: Pair, columns: int) -> Table:
+    """What was fitted in either model, and how near to the optimum it is."""
+    forms = {
+        "fit_loss": "{:.5f}",
+        "held_loss": "{:.5f}",
+        "penalty": "{:.2g}",
+        "gap": _TINY,
+        "gradient": _TINY,
+    }
     rows: list[list[Any]] = []
-    for pair in pairs:
-        cells = [
-            claim(first(estimates, f"prior.{name}", **pair), _LOSS)
-            for name in ("delta", "excluded", "delta_full")
-        ]
-        rows.append(
-            [pair["descendant"], *cells, claim(first(estimates, "prior.mean_energy", **pair), "{:.3f}")]
-        )
-    return Table(
-        f"support-{corpus}",
-        f"The support on {corpus}, and the mean of the base's final state",
-        ["descendant", "nats/token", "by excluded tokens", "on all tokens", "mean-energy share"],
-        rows,
-        note="The increase on all tokens is that on the shared support plus the change in what the excluded "
-        "tokens take. Noise on the head acts as a bias as far as the final state is its mean.",
-    )
-
-
-def fits_table(corpus: str, estimates: Estimates, pair: Mapping[str, str], columns: int) -> Table:
-    """What was fitted for either model, and how near to the optimum it is."""
-    rows: list[list[Any]] = []
-    for one in of(estimates, "prior.fit.fit_loss", **pair):
-        name = {key: one.subject[key] for key in (*pair, "side", "arm", "reading")}
-        forms = (
-            ("fit_loss", "{:.5f}"),
-            ("held_loss", "{:.5f}"),
-            ("penalty", "{:.2g}"),
-            ("gap", "{:.1e}"),
-            ("gradient", "{:.1e}"),
-        )
+    for loss in results.all("prior.fit.fit_loss", **pair):
+        subject = dict(loss.subject)
         rows.append(
             [
-                pair[one.subject["side"]],
-                label_of(one.subject["arm"], one.subject["reading"], columns),
-                *(claim(first(estimates, f"prior.fit.{what}", **name), form) for what, form in forms),
+                pair[subject["side"]],
+                arm_name(subject["arm"], subject["reading"], columns),
+                *(cell(results, f"prior.fit.{name}", form, **subject) for name, form in forms.items()),
             ]
         )
-    return Table(
-        f"fits-{pair['descendant']}-{corpus}",
-        f"Fits for {pair['descendant']} on {corpus}",
+    return table(
+        f"prior/fits/{pair['corpus']}/{pair['descendant']}",
+        f"Fits for {pair['descendant']} on {pair['corpus']}",
         [
             "checkpoint",
             "arm",
             "loss on the fit part",
-            "on the held-out part",
+            "loss on the held-out part",
             "penalty",
             "gap",
             "gradient norm",
         ],
         rows,
-        note="Nats a token. The gap is what a full Newton step still promises; the penalty is the one that "
-        "the held-out part chose, n/a where no bias is fitted.",
+        "Nats per token. The gap is what a full Newton step would still gain; the penalty is the one that "
+        "the held-out part selected, n/a where no bias is fitted.",
     )
 
 
-def checks_table(corpus: str, estimates: Estimates, pairs: Sequence[Mapping[str, str]]) -> Table:
+def refits_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
     """One Newton step against full refits."""
-    rows: list[list[Any]] = []
-    for pair in pairs:
-        for one in of(estimates, "prior.refit.rms", **pair):
-            name = {**pair, "arm": one.subject["arm"]}
-            sd, r = (first(estimates, f"prior.refit.{what}", **name) for what in ("sd", "r"))
-            cells = [claim(one, _PLAIN), claim(sd, _PLAIN), claim(r, "{:.3f}"), Claim(one.id, "n", "{}")]
-            rows.append([pair["descendant"], one.subject["arm"], *cells])
-    return Table(
-        f"refits-{corpus}",
+    rows = [
+        [
+            pair["descendant"],
+            rms.subject["arm"],
+            claim(rms, PLAIN),
+            cell(results, "prior.refit.sd", PLAIN, **rms.subject),
+            cell(results, "prior.refit.r", _THREE, **rms.subject),
+            claim(rms, WHOLE, "n"),
+        ]
+        for pair in pairs
+        for rms in results.all("prior.refit.rms", **pair)
+    ]
+    return table(
+        f"prior/refits/{corpus}",
         f"Redrawn fits on {corpus} against full refits",
-        ["descendant", "arm", "rms difference", "sd of refits", "correlation", "refits"],
+        ["descendant", "arm", "RMS difference", "SD of refits", "correlation", "refits"],
         rows,
-        note="Of the share S_sym. One Newton step serves where the first number is small beside the second.",
+        "Of the net recovered share. One Newton step suffices where the RMS difference is small beside the "
+        "standard deviation of the refits.",
     )
-
-
-def chart(corpus: str, estimates: Estimates, pair: Mapping[str, str], columns: int) -> Chart | None:
-    """S_sym by arm with its interval, the floor behind it, the temperatures beside it."""
-    points = [
-        point
-        for arm, reading in arms_of(estimates, pair)
-        if not arm.startswith("in_sample") and (point := _point(estimates, pair, arm, reading, columns))
-    ]
-    if not points:
-        return None
-    base = alt.Chart({"values": points}).encode(y=alt.Y("arm:N", title=None, sort=None))
-    title = "share of the loss increase taken back (S_sym)"
-    band = base.mark_bar(opacity=0.3, height=14, color="#7A7A7A").encode(
-        x=alt.X("floor_lo:Q", title=title), x2="floor_hi:Q", tooltip=["floor_lo:Q", "floor_hi:Q"]
-    )
-    bars = base.mark_rule(strokeWidth=2).encode(x=alt.X("lo:Q", title=title), x2="hi:Q")
-    dots = base.mark_point(filled=True, size=55).encode(
-        x=alt.X("value:Q", title=title), tooltip=["arm:N", "value:Q", "lo:Q", "hi:Q"]
-    )
-    zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
-    drawn = (zero + band + bars + dots).properties(height=alt.Step(22))
-    return Chart(
-        f"shares-{pair['descendant']}-{corpus}",
-        f"What each correction takes back from {pair['descendant']} on {corpus}",
-        "Points are shares with their intervals; the grey band is what the same fit reports on random damage "
-        "of the same size, over its seeds. T: the temperatures that were fitted for base and descendant.",
-        dict(drawn.to_dict()),
-    )
-
-
-def _point(
-    estimates: Estimates, pair: Mapping[str, str], arm: str, reading: str, columns: int
-) -> dict[str, Any] | None:
-    name = {**pair, "arm": arm, "reading": reading}
-    sym = first(estimates, "prior.sym_redrawn", **name) or first(estimates, "prior.sym", **name)
-    if sym is None or math.isnan(sym.value):
-        return None
-    floor = first(estimates, "prior.floor.sym", **name, kind="centred")
-    temperatures = [
-        first(estimates, "prior.fit.temperature", **name, side=side) for side in ("base", "descendant")
-    ]
-    known = [f"{one.value:.2f}" for one in temperatures if one is not None]
-    said = f" (T {', '.join(known)})" if known and known != ["1.00"] * len(known) else ""
-    return {
-        "arm": label_of(arm, reading, columns) + said,
-        "value": sym.value,
-        "lo": None if math.isnan(sym.lo) else sym.lo,
-        "hi": None if math.isnan(sym.hi) else sym.hi,
-        "floor_lo": None if floor is None else floor.lo,
-        "floor_hi": None if floor is None else floor.hi,
-    }

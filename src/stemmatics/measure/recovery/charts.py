@@ -1,80 +1,86 @@
-"""The figures of the recovery section."""
+"""The charts of the recovery section, each named ``recovery/CHART/CORPUS``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
 
 from stemmatics.core.content import Chart
-from stemmatics.measure.present import known
-from stemmatics.measure.recovery.select import Estimates, of
+from stemmatics.core.results import Results
+from stemmatics.measure.present import interval_points, pair_of
 
 Points = list[dict[str, Any]]
 _KINDS = {"native": "as released", "rebased": "re-based", "placed": "base, estimated"}
 
 
-def charts(corpus: str, mine: Estimates) -> list[Chart]:
-    """The ladder, the pairs, and the agreement of the orders by number of registers."""
-    found = []
-    ladder = _ladder_points(mine)
-    if ladder:
-        found.append(
-            Chart(
-                f"ladder-{corpus}",
-                f"The ladder on {corpus}",
-                "Points are losses after the fine-tune with their intervals, ticks losses as released; "
-                "where a base is unknown, its estimate with its bar too. Lowest first. The order is "
-                "judged by paired differences, whose intervals are much narrower than these.",
-                _ladder_chart(ladder),
-            )
-        )
-    pairs = _pair_points(mine)
-    if pairs:
-        found.append(
-            Chart(
-                f"residual-{corpus}",
-                f"What is left and what came off on {corpus}",
-                "Residual: recovered descendant less matched base. Drop: what the fine-tune took off the "
-                "descendant. In nats/byte with intervals.",
-                _pair_chart(pairs),
-            )
-        )
-    agreement = _agreement_points(mine)
-    if len(agreement) > 1:
-        found.append(
-            Chart(
-                f"agreement-{corpus}",
-                f"Agreement of native and re-based order on {corpus}",
-                "Spearman's rho of the two orders, mean over the choices of so many registers, with its "
-                "family interval.",
-                _agreement_chart(agreement),
-            )
-        )
-    return found
+def charts(corpora: Sequence[str], results: Results) -> list[Chart]:
+    """For each corpus: the ladder, the pairs, and the agreement of the orders by number of registers."""
+    drawn = []
+    for corpus in corpora:
+        here = results.about(corpus=corpus)
+        drawn += [*_ladder(corpus, here), *_pairs(corpus, here), *_agreement(corpus, here)]
+    return drawn
 
 
-def _end(value: float) -> float | None:
-    return value if known(value) else None
-
-
-def _ladder_points(mine: Estimates) -> Points:
-    ranks = {one.subject["checkpoint"]: one.value for one in of(mine, "rank")}
-    points = []
+def _ladder(corpus: str, here: Results) -> list[Chart]:
+    ranks = {rank.subject["checkpoint"]: rank.value for rank in here.all("recovery.rank")}
+    points: Points = []
     for quantity, kind in _KINDS.items():
+        known = [loss for loss in here.all(f"recovery.{quantity}") if loss.is_known]
+        # the checkpoint as the user named it, whatever characters are in it
         points += [
             {
-                "checkpoint": one.subject["checkpoint"],
-                "rank": ranks[one.subject["checkpoint"]],
+                **point,
+                "checkpoint": loss.subject["checkpoint"],
+                "rank": ranks[loss.subject["checkpoint"]],
                 "kind": kind,
-                "value": one.value,
-                "lo": _end(one.lo),
-                "hi": _end(one.hi),
             }
-            for one in of(mine, quantity)
-            if known(one.value)
+            for loss, point in zip(known, interval_points(known), strict=True)
         ]
-    return points
+    if not points:
+        return []
+    caption = (
+        "Points are losses after the fine-tune with their intervals, ticks are losses as released; where a "
+        "base is unknown, its estimated loss and bar are shown too. Lowest first. The order is judged by "
+        "paired differences, whose intervals are much narrower than these."
+    )
+    return [Chart(f"recovery/ladder/{corpus}", f"The ladder on {corpus}", caption, _ladder_chart(points))]
+
+
+def _pairs(corpus: str, here: Results) -> list[Chart]:
+    points: Points = []
+    for quantity in ("residual", "drop"):
+        known = [estimate for estimate in here.all(f"recovery.{quantity}") if estimate.is_known]
+        points += [
+            {**point, **pair_of(estimate), "what": quantity}
+            for estimate, point in zip(known, interval_points(known), strict=True)
+        ]
+    if not points:
+        return []
+    caption = (
+        "Residual: recovered descendant less matched base. Drop: how much the fine-tune lowered the "
+        "descendant's loss. In nats/byte with intervals."
+    )
+    title = f"Residual and drop on {corpus}"
+    return [Chart(f"recovery/residual/{corpus}", title, caption, _pair_chart(points))]
+
+
+def _agreement(corpus: str, here: Results) -> list[Chart]:
+    known = [rho for rho in here.all("recovery.order.registers") if rho.is_known]
+    points = [
+        {**point, "registers": int(rho.subject["registers"])}
+        for rho, point in zip(known, interval_points(known), strict=True)
+    ]
+    if len(points) < 2:
+        return []
+    caption = (
+        "Spearman's rho of the two orders, mean over the choices of that many registers, with its family "
+        "interval."
+    )
+    title = f"Agreement of native and re-based order on {corpus}"
+    return [Chart(f"recovery/agreement/{corpus}", title, caption, _agreement_chart(points))]
 
 
 def _ladder_chart(points: Points) -> dict[str, Any]:
@@ -92,22 +98,6 @@ def _ladder_chart(points: Points) -> dict[str, Any]:
     return dict((bars + dots + ticks).properties(height=alt.Step(22)).to_dict())
 
 
-def _pair_points(mine: Estimates) -> Points:
-    return [
-        {
-            "descendant": one.subject["descendant"],
-            "base": one.subject["base"],
-            "what": quantity,
-            "value": one.value,
-            "lo": _end(one.lo),
-            "hi": _end(one.hi),
-        }
-        for quantity in ("residual", "drop")
-        for one in of(mine, quantity)
-        if known(one.value)
-    ]
-
-
 def _pair_chart(points: Points) -> dict[str, Any]:
     base = alt.Chart({"values": points}).encode(
         y=alt.Y("descendant:N", title=None, sort=None),
@@ -119,19 +109,6 @@ def _pair_chart(points: Points) -> dict[str, Any]:
     dots = base.mark_point(filled=True, size=45).encode(x=alt.X("value:Q", title="nats/byte"))
     zero = alt.Chart({"values": [{"zero": 0}]}).mark_rule(strokeDash=[4, 4]).encode(x="zero:Q")
     return dict((zero + bars + dots).properties(height=alt.Step(12)).to_dict())
-
-
-def _agreement_points(mine: Estimates) -> Points:
-    return [
-        {
-            "registers": int(one.subject["registers"]),
-            "value": one.value,
-            "lo": _end(one.lo),
-            "hi": _end(one.hi),
-        }
-        for one in of(mine, "order.registers")
-        if known(one.value)
-    ]
 
 
 def _agreement_chart(points: Points) -> dict[str, Any]:

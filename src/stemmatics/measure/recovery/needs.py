@@ -1,16 +1,12 @@
-"""What the recovery measure is asked, and the facts of its arms."""
+"""The checkpoints that go through the recovery fine-tune, and the facts of their arms."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Self
-
-from pydantic import Field, model_validator
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, Tag
-from stemmatics.core.scoring import Scoring, Windows
-from stemmatics.core.stages import Pretrain, Recovery, RecoveryRecipe
+from stemmatics.core.stages import Pretrain, Recovery
 from stemmatics.facts.overlap import overlap_fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.prediction import OriginParams, PredictionParams, prediction_fact
@@ -18,50 +14,14 @@ from stemmatics.facts.registry import registry_fact
 from stemmatics.facts.replies import replies_fact
 from stemmatics.facts.score import score_fact
 from stemmatics.math.placing import Origin
-from stemmatics.measure.base import Settings
+from stemmatics.measure.recovery.settings import RecoverySettings
 
-NAME = "recovery"
-NANO = RecoveryRecipe.model_validate("nano")
-
-
-class RecoverySettings(Settings):
-    """What the recovery measure is asked.
-
-    ``pool``: the corpus that every arm is fine-tuned on; ``second_pool``: one of another register.
-    ``recipe``: S1, small, nano, or settings of one's own. ``checkpoints``: who goes through it (all
-    but declared recovery stages if left out); ``again``: which pairs' descendants also go through
-    ``second_pool``. ``runs`` repeats every arm with other seeds, ``base_runs`` those of the bases.
-    ``items``: a corpus of questions asked of all four arms, ``categories`` those of its items that
-    are recall, ``margin`` the change that counts as none. ``trajectories``: checkpoints of one run
-    in their order. ``registry``: a corpus of calibrated pairs that ``stemma export --registry`` wrote.
-    """
-
-    pool: str
-    second_pool: str | None = None
-    recipe: RecoveryRecipe = NANO
-    corpora: list[str] | None = None
-    scoring: Scoring = Scoring(windows=Windows(rule="bytes"), prefix="always")
-    checkpoints: list[str] | None = None
-    again: list[str] | None = None
-    runs: int = Field(default=1, ge=1)
-    base_runs: int = Field(default=2, ge=1)
-    items: str | None = None
-    categories: list[str] | None = None
-    margin: float = Field(default=0.05, gt=0, lt=1)
-    max_new_tokens: int = Field(default=16, ge=1)
-    trajectories: dict[str, list[str]] = Field(default_factory=dict)
-    registry: str | None = None
-
-    @model_validator(mode="after")
-    def _comparable(self) -> Self:
-        if self.scoring.prefix != "always" or self.scoring.support != "full":
-            message = "arms compare by byte: scoring needs prefix: always and support: full"
-            raise ValueError(message)
-        return self
+# base and descendant
+PairNames = tuple[str, str]
 
 
 def origin_of(pinned: Pinned, name: str) -> Origin:
-    """What the stemma says of a checkpoint; a generation that is not declared is the base's."""
+    """The declared origin of a checkpoint; a generation that is not declared is its base's."""
     lineage = pinned.stemma.lineage(name)
     base = lineage.base
     generation = lineage.generation or (pinned.stemma.lineage(base).generation if base is not None else None)
@@ -84,18 +44,18 @@ class Arms:
     @cached_property
     def names(self) -> list[str]:
         """Checkpoints that go through the fine-tune, in declared order."""
-        stemma, asked = self.pinned.stemma, self.settings.checkpoints
-        if asked is not None:
-            for name in asked:
+        stemma, chosen = self.pinned.stemma, self.settings.checkpoints
+        if chosen is not None:
+            for name in chosen:
                 self.pinned.checkpoint(name)
-            return list(asked)
+            return list(chosen)
         return [name for name in stemma.names if not isinstance(stemma.stages.get(name), Recovery)]
 
     @cached_property
-    def pairs(self) -> list[tuple[str, str]]:
-        """Base and descendant where both go through it."""
-        known = set(self.names)
-        return [pair for pair in self.pinned.stemma.pairs() if known.issuperset(pair)]
+    def pairs(self) -> list[PairNames]:
+        """Base and descendant where both go through the fine-tune."""
+        names = set(self.names)
+        return [pair for pair in self.pinned.stemma.pairs() if names.issuperset(pair)]
 
     @property
     def corpora(self) -> list[str]:
@@ -105,48 +65,54 @@ class Arms:
         return texts if self.settings.corpora is None else self.settings.corpora
 
     def is_base(self, name: str) -> bool:
-        """Whether a checkpoint is taken for a base: pretrained here, or nothing is said to be above it."""
+        """Whether a checkpoint counts as a base: pretrained here, or declared with nothing above it."""
         stemma = self.pinned.stemma
         lineage = stemma.lineage(name)
         pretrained = isinstance(stemma.stages.get(name), Pretrain)
         return pretrained or (stemma.parent(name) is None and lineage.regime in {None, "base"})
 
     @cached_property
-    def unknown(self) -> list[str]:
+    def base_unknown(self) -> list[str]:
         """Descendants whose base is not among the checkpoints."""
-        paired = {name for _, name in self.pairs}
+        paired = {descendant for _, descendant in self.pairs}
         return [name for name in self.names if name not in paired and not self.is_base(name)]
 
-    def runs(self, name: str) -> int:
-        """How often the fine-tune of a checkpoint is made."""
+    def num_runs(self, name: str) -> int:
+        """How many times a checkpoint is fine-tuned on the first pool."""
         bases = {base for base, _ in self.pairs}
         settings = self.settings
         return max(settings.runs, settings.base_runs) if name in bases else settings.runs
 
     def pools(self, name: str) -> list[str]:
-        """The pools that a checkpoint goes through."""
+        """The pools on which a checkpoint is fine-tuned."""
         second = self.settings.second_pool
-        if second is None or name not in {one for pair in self.again for one in pair}:
+        if second is None or name not in {side for pair in self.second_pool_pairs for side in pair}:
             return [self.settings.pool]
         return [self.settings.pool, second]
 
     @cached_property
-    def again(self) -> list[tuple[str, str]]:
-        """Pairs that go through the second pool too."""
+    def second_pool_pairs(self) -> list[PairNames]:
+        """Pairs that are fine-tuned on the second pool too."""
         if self.settings.second_pool is None:
             return []
-        wanted = self.settings.again
-        return [pair for pair in self.pairs if wanted is None or pair[1] in wanted]
+        chosen = self.settings.again
+        return [pair for pair in self.pairs if chosen is None or pair[1] in chosen]
+
+    @property
+    def all_pools(self) -> list[str]:
+        """The pool, and the second one if any pair is fine-tuned on it."""
+        second = self.settings.second_pool
+        return [self.settings.pool, *([second] if second and self.second_pool_pairs else [])]
 
     @cached_property
-    def blind_pairs(self) -> list[tuple[str, str]]:
+    def blind_pairs(self) -> list[PairNames]:
         """Pairs of families in which a checkpoint is marked blind."""
         stemma = self.pinned.stemma
         families = {stemma.family(name) for name in stemma.names if stemma.lineage(name).blind}
         return [pair for pair in self.pairs if stemma.family(pair[1]) in families]
 
     def prediction(self, name: str, corpus: str) -> Fact:
-        """Where the base of a blind family's descendant will stand, from the other families alone."""
+        """The predicted loss of the base of a blind family's descendant, from the other families alone."""
         seen = [pair for pair in self.pairs if pair not in self.blind_pairs]
         params = PredictionParams(
             checkpoint=name,
@@ -159,14 +125,14 @@ class Arms:
     def arm(self, name: str, *, run: int = 0, pool: str | None = None) -> Fact:
         """The checkpoint after the fine-tune; a blind base waits for the predictions made of it."""
         tag: Tag = "seed" if run else "control" if pool == self.settings.second_pool else "main"
-        first = [
+        predictions = [
             self.prediction(descendant, corpus)
             for base, descendant in self.blind_pairs
             if base == name
             for corpus in self.corpora
         ]
         return self.pinned.recovered(
-            name, self.settings.recipe, pool or self.settings.pool, run=run, tag=tag, after=first
+            name, self.settings.recipe, pool or self.settings.pool, run=run, tag=tag, after=predictions
         )
 
     def native(self, name: str, corpus: str) -> Fact:
@@ -178,7 +144,7 @@ class Arms:
         arm = self.arm(name, run=run, pool=pool)
         return score_fact(self.pinned, arm, corpus, self.settings.scoring, tag=arm.tag)
 
-    def asked(self, name: str, items: str, *, run: int | None) -> Fact:
+    def replies(self, name: str, items: str, *, run: int | None) -> Fact:
         """Replies of a checkpoint to the recall items; of an arm where ``run`` is given."""
         checkpoint = name if run is None else self.arm(name, run=run)
         return replies_fact(self.pinned, checkpoint, items, max_new_tokens=self.settings.max_new_tokens)
@@ -190,40 +156,39 @@ class Arms:
             UserError: names the setting and what it could hold.
         """
         descendants = [name for _, name in self.pairs]
-        asked = {
-            f"trajectories.{name}": (one, self.names) for name, one in self.settings.trajectories.items()
-        }
-        asked["again"] = (self.settings.again or [], descendants)
-        for setting, (wanted, there) in asked.items():
-            for name in wanted:
-                if name not in there:
+        trajectories = self.settings.trajectories
+        checked = {f"trajectories.{name}": (run, self.names) for name, run in trajectories.items()}
+        checked["again"] = (self.settings.again or [], descendants)
+        for setting, (named, allowed) in checked.items():
+            for name in named:
+                if name not in allowed:
                     raise UserError(
                         f"recovery.{setting} names {name!r}",
                         "it does not go through the fine-tune, or has no base that does",
-                        f"Choose of {', '.join(there) or 'none'}, or add it to recovery.checkpoints",
+                        f"Choose from {', '.join(allowed) or 'none'}, or add it to recovery.checkpoints",
                         code=2,
                     )
 
     def facts(self) -> list[Fact]:
-        """Everything that is needed."""
+        """Everything that the measure needs."""
         self.check()
-        found: list[Fact] = []
+        facts: list[Fact] = []
         for corpus in self.corpora:
             for name in self.names:
-                found.append(self.native(name, corpus))
-                found += [self.rebased(name, corpus, run=run) for run in range(self.runs(name))]
-                found += [self.rebased(name, corpus, pool=pool) for pool in self.pools(name)[1:]]
-            pools = [self.settings.pool, *([self.settings.second_pool] if self.again else [])]
-            found += [overlap_fact(self.pinned, pool, corpus) for pool in pools if pool is not None]
-        found += [self.arm(name) for name in self.names]
+                facts.append(self.native(name, corpus))
+                facts += [self.rebased(name, corpus, run=run) for run in range(self.num_runs(name))]
+                facts += [self.rebased(name, corpus, pool=pool) for pool in self.pools(name)[1:]]
+            facts += [overlap_fact(self.pinned, pool, corpus) for pool in self.all_pools]
+        facts += [self.arm(name) for name in self.names]
         if self.settings.items is not None:
-            found += self._recall_facts(self.settings.items)
+            facts += self._recall_facts(self.settings.items)
         if self.settings.registry is not None:
-            found.append(registry_fact(self.pinned, self.settings.registry))
-        return found
+            facts.append(registry_fact(self.pinned, self.settings.registry))
+        return facts
 
     def _recall_facts(self, items: str) -> list[Fact]:
-        found = []
-        for name in dict.fromkeys(one for pair in self.pairs for one in pair):
-            found += [self.asked(name, items, run=run) for run in (None, *range(min(2, self.runs(name))))]
-        return found
+        facts = []
+        for name in dict.fromkeys(side for pair in self.pairs for side in pair):
+            runs = (None, *range(min(2, self.num_runs(name))))
+            facts += [self.replies(name, items, run=run) for run in runs]
+        return facts

@@ -5,72 +5,78 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from stemmatics.core.facts import Fact
 from stemmatics.core.results import Estimate
 from stemmatics.math.intervals import Interval
 from stemmatics.math.rates import loss_rates
 from stemmatics.math.run_noise import pooled_deviation, run_component, with_runs
 from stemmatics.measure.inputs import ALL, Batch, FloatArray
-from stemmatics.measure.present import estimate_from
-from stemmatics.measure.recovery.losses import Arm, Losses
-from stemmatics.measure.recovery.needs import NAME
-
-UNITS = "nats/byte"
-Pair = tuple[str, str]
+from stemmatics.measure.recovery.losses import ArmSums, Losses
+from stemmatics.measure.recovery.needs import PairNames
+from stemmatics.measure.recovery.settings import NAME, UNITS
 
 
 @dataclass(frozen=True)
-class PairFound:
-    """What one pair gave on one corpus; ``whole`` and ``moved`` hold the run noise too.
+class PairDifferences:
+    """The differences of one pair on one corpus, nats/byte.
 
+    ``documents`` is the residual with the noise of documents alone, ``runs`` the part that run noise has
+    in it, ``both`` the residual with the two together (unknown limits where run noise is unknown).
     ``moved`` is the change of the residual from the first pool to the second, None where there is none.
     """
 
-    pair: Pair
-    residual: Interval
+    pair: PairNames
+    documents: Interval
+    runs: Interval
+    both: Interval
     drop: Interval
     shift: Interval
-    run: Interval
-    whole: Interval
     moved: Interval | None
+
+    @property
+    def residual(self) -> Interval:
+        """The residual with all the noise that is known; the note says where that is documents alone."""
+        if not math.isnan(self.runs.standard_error):
+            return self.both
+        note = "without run noise: no arm has two runs"
+        return replace(self.documents, note="; ".join(filter(None, (self.documents.note, note))))
 
     @property
     def within_noise(self) -> bool:
         """Whether the residual is no larger than two runs of one arm differ; no where that is unknown."""
-        return abs(self.residual.value) <= self.run.hi if not math.isnan(self.run.hi) else False
+        # an unknown limit is NaN, and nothing is at most NaN
+        return abs(self.documents.value) <= self.runs.hi
 
 
-def noise_of(losses: Losses) -> Interval:
-    """Standard deviation of the loss between runs of one arm, pooled over all that were repeated."""
+def run_noise(losses: Losses) -> Interval:
+    """Standard deviation of the loss between runs of one arm, pooled over all arms with several runs."""
     return pooled_deviation(losses.run_losses(name) for name in losses.names)
 
 
-def columns_of(base: Arm, descendant: Arm) -> dict[str, FloatArray]:
-    """The numerators of a pair's quantities by document, in nats."""
-    found = {
+def numerators(base: ArmSums, descendant: ArmSums) -> dict[str, FloatArray]:
+    """The differences of a pair by document, in nats."""
+    columns = {
         "residual": descendant.rebased - base.rebased,
         "drop": descendant.native_N - descendant.rebased,
         "shift": base.native_N - base.rebased,
     }
     if base.second_N is not None and descendant.second_N is not None:
-        # one run went through the second pool: it is held against the first run of the first
-        found["moved"] = (descendant.second_N - base.second_N) - (descendant.runs_RN[0] - base.runs_RN[0])
-        found["second"] = descendant.second_N - base.second_N
-    return found
+        # the second pool has one run: it is compared with the first run on the first pool
+        first_N = descendant.runs_RN[0] - base.runs_RN[0]
+        columns["moved"] = (descendant.second_N - base.second_N) - first_N
+    return columns
 
 
 def read_pairs(
-    losses: Losses, wanted: Sequence[Pair], noise: Interval, rng: np.random.Generator
-) -> dict[Pair, PairFound]:
+    losses: Losses, wanted: Sequence[PairNames], noise: Interval, rng: np.random.Generator
+) -> dict[PairNames, PairDifferences]:
     """Every pair's intervals; all documents are resampled together, so the arms stay paired."""
-    names: list[tuple[Pair, str]] = []
+    names: list[tuple[PairNames, str]] = []
     columns: list[FloatArray] = []
     for pair in losses.pairs(wanted):
-        for quantity, column_N in columns_of(*(losses.arms[name] for name in pair)).items():
+        for quantity, column_N in numerators(*(losses.arms[name] for name in pair)).items():
             names.append((pair, quantity))
             columns.append(column_N)
     if not columns:
@@ -78,113 +84,78 @@ def read_pairs(
     scores = losses.scores
     intervals = loss_rates(np.stack(columns, axis=1), scores.num_bytes_N, rng=rng, groups=scores.group_N)
     by_name = dict(zip(names, intervals, strict=True))
-    return {pair: _pair_found(losses, pair, by_name, noise) for pair in losses.pairs(wanted)}
+    return {pair: _differences(losses, pair, by_name, noise) for pair in losses.pairs(wanted)}
 
 
-def _pair_found(
-    losses: Losses, pair: Pair, by_name: dict[tuple[Pair, str], Interval], noise: Interval
-) -> PairFound:
-    num_runs = [losses.arms[name].num_runs for name in pair]
-    run = run_component(noise, num_runs)
+def _differences(
+    losses: Losses, pair: PairNames, by_name: dict[tuple[PairNames, str], Interval], noise: Interval
+) -> PairDifferences:
+    runs = run_component(noise, [losses.arms[name].num_runs for name in pair])
     moved = by_name.get((pair, "moved"))
-    return PairFound(
+    return PairDifferences(
         pair=pair,
-        residual=by_name[pair, "residual"],
+        documents=by_name[pair, "residual"],
+        runs=runs,
+        both=with_runs(by_name[pair, "residual"], runs),
         drop=by_name[pair, "drop"],
         shift=by_name[pair, "shift"],
-        run=run,
-        whole=with_runs(by_name[pair, "residual"], run),
         moved=None if moved is None else with_runs(moved, run_component(noise, [1, 1, 1, 1])),
     )
 
 
-def pair_estimates(losses: Losses, found: Iterable[PairFound]) -> list[Estimate]:
-    """What is kept of each pair."""
+def pair_estimates(losses: Losses, differences: Iterable[PairDifferences]) -> list[Estimate]:
+    """Residual and its two parts, drop, rebase shift, and what the second pool changes."""
     estimates: list[Estimate] = []
-    for one in found:
-        base, descendant = one.pair
-        arms = [losses.arms[name] for name in one.pair]
-        subject = {"base": base, "descendant": descendant, "corpus": losses.corpus}
-        facts = [fact for arm in arms for fact in arm.facts]
-        parts = {
-            "residual": one.whole,
-            "residual.documents": one.residual,
-            "residual.runs": _exact(one.run),
-            "drop": one.drop,
-            "shift": one.shift,
-        }
-        if math.isnan(one.run.standard_error):
-            # without repeats the documents' interval is all there is; the note says what it lacks
-            note = "run noise is not in it: no arm has two runs"
-            parts["residual"] = replace(one.residual, note="; ".join(filter(None, (one.residual.note, note))))
-        for quantity, interval in parts.items():
-            estimates.append(_estimate(interval, quantity, subject, facts))
-        if one.moved is not None:
-            more = [arm.second_fact for arm in arms if arm.second_fact is not None]
-            estimates.append(_estimate(one.moved, "residual.moved", subject, [*facts, *more], tag="control"))
+    for each in differences:
+        base, descendant = each.pair
+        build = losses.results(base, descendant, base=base, descendant=descendant)
+        estimates += [
+            build.interval("residual", each.residual),
+            build.interval("residual.documents", each.documents),
+            build.interval("residual.runs", _standard_error(each.runs)),
+            build.interval("drop", each.drop),
+            build.interval("shift", each.shift),
+        ]
+        if each.moved is not None:
+            arms = [losses.arms[name] for name in each.pair]
+            second = [arm.second_fact for arm in arms if arm.second_fact is not None]
+            with_second = build.with_facts(*build.facts, *second)
+            estimates.append(with_second.interval("residual.moved", each.moved, tag="control"))
     return estimates
 
 
-def _exact(run: Interval) -> Interval:
-    """The standard error that run noise gives a difference, as a plain number."""
-    value = run.standard_error
-    return Interval(value, math.nan, math.nan, run.level, "exact", run.n, run.unit, math.nan, math.nan)
+def _standard_error(runs: Interval) -> Interval:
+    """The standard error that run noise gives a difference, as a plain number of ``runs.n`` runs."""
+    error = runs.standard_error
+    return Interval(error, math.nan, math.nan, runs.level, "exact", runs.n, runs.unit, math.nan, math.nan)
 
 
-def _estimate(
-    interval: Interval, quantity: str, subject: dict[str, str], facts: Sequence[Fact], **more: Any
-) -> Estimate:
-    return estimate_from(
-        interval,
-        measure=NAME,
-        quantity=f"recovery.{quantity}",
-        subject=subject,
-        units=UNITS,
-        facts=facts,
-        **more,
-    )
-
-
-def by_register(losses: Losses, wanted: Sequence[Pair], rng: np.random.Generator) -> list[Estimate]:
+def register_estimates(
+    losses: Losses, wanted: Sequence[PairNames], rng: np.random.Generator
+) -> list[Estimate]:
     """The residual in each register, documents alone."""
     batch = Batch(rng)
     scores = losses.scores
     for base, descendant in losses.pairs(wanted):
-        arms = losses.arms[base], losses.arms[descendant]
+        build = losses.results(base, descendant, base=base, descendant=descendant)
         for register in scores.registers():
             if register != ALL:
                 batch.add(
                     scores,
                     scores.rows(register),
-                    arms[1].rebased - arms[0].rebased,
+                    losses.arms[descendant].rebased - losses.arms[base].rebased,
                     scores.num_bytes_N,
                     measure=NAME,
                     quantity="recovery.register",
-                    subject={
-                        "base": base,
-                        "descendant": descendant,
-                        "corpus": losses.corpus,
-                        "register": register,
-                    },
+                    subject={**build.subject, "register": register},
                     units=UNITS,
-                    facts=[fact for arm in arms for fact in arm.facts],
+                    facts=build.facts,
                 )
     return batch.estimates()
 
 
-def noise_estimates(losses: Losses, noise: Interval) -> list[Estimate]:
-    """The run noise, and how many arms it comes from."""
+def noise_estimate(losses: Losses, noise: Interval) -> Estimate:
+    """The run noise, from the arms with several runs."""
     repeated = [name for name in losses.names if losses.arms[name].num_runs > 1]
     facts = [fact for name in repeated for fact in losses.arms[name].facts]
-    subject = {"corpus": losses.corpus}
-    return [
-        estimate_from(
-            noise,
-            measure=NAME,
-            quantity="recovery.noise",
-            subject=subject,
-            units=UNITS,
-            facts=facts,
-            tag="seed",
-        )
-    ]
+    return losses.results().with_facts(*facts).interval("noise", noise, tag="seed")

@@ -1,111 +1,150 @@
-"""The tables of the recovery section."""
+"""The tables of the recovery section, each named ``recovery/TABLE`` or ``recovery/TABLE/CORPUS``."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import Estimate
+from stemmatics.core.results import Estimate, Results
+from stemmatics.measure.present import (
+    COUNT,
+    PLAIN,
+    SHARE,
+    SIGNED,
+    WHOLE,
+    claim,
+    claim_if,
+    pair_of,
+    table,
+    with_rows,
+)
+from stemmatics.measure.recovery.losses import POOL_COUNTS
 from stemmatics.measure.recovery.recall import ARMS
-from stemmatics.measure.recovery.select import PLAIN, SIGNED, Estimates, claim, claim_if, letters, of
+from stemmatics.measure.recovery.uncertainty import (
+    ANOTHER_CORPUS,
+    ONE_PIPELINE,
+    OTHER_LABS,
+    OTHER_LABS_DISTILLED,
+    OWN_BASE,
+    TWO_BASES,
+)
 
-_SHARE = "{:.3f}"
-_COUNT = "{:.0f}"
+_SIGNED_SHARE = "{:+.3f}"
+_CORRELATION = "{:.2f}"
 
 
-def summary_table(corpus: str, mine: Estimates) -> Table:
-    """One row a pair: what is left, what came off, what the fine-tune did to the base."""
-    rows = []
-    for one in of(mine, "residual"):
-        pair = {side: one.subject[side] for side in ("base", "descendant")}
-        told = [verdict.subject["verdict"] for verdict in of(mine, "verdict", **pair)]
+def tables(corpora: Sequence[str], results: Results) -> list[Table]:
+    """All that have rows: corpus by corpus, recall last."""
+    every_table = []
+    for corpus in corpora:
+        here = results.about(corpus=corpus)
+        every_table += [
+            _summary(corpus, here),
+            _ladder(corpus, here),
+            _resolution(corpus, here),
+            _uncertainty(corpus, here),
+            _registers(corpus, here),
+            _second_pool(corpus, here),
+            _reversals(corpus, here),
+            _agreement(corpus, here),
+            _blind(corpus, here),
+            _left_out(corpus, here),
+            _pool(corpus, here),
+            _read(corpus, here),
+        ]
+    return with_rows(*every_table, _recall(results))
+
+
+def _summary(corpus: str, here: Results) -> Table:
+    """One row a pair: what is left, what came off, what the fine-tune did to the base, and the verdict."""
+    rows: list[list[Any]] = []
+    for residual in here.all("recovery.residual"):
+        pair = pair_of(residual)
+        verdict = here.category("recovery.verdict", **pair)
         rows.append(
             [
                 *pair.values(),
-                claim(one, SIGNED),
-                claim_if(mine, "drop", **pair),
-                claim_if(mine, "shift", **pair),
-                told[0] if told else "not asked",
+                claim(residual, SIGNED),
+                claim_if(here.find("recovery.drop", **pair), SIGNED),
+                claim_if(here.find("recovery.shift", **pair), SIGNED),
+                "not tested" if verdict is None else claim(verdict),
+                "no recall results" if verdict is None else verdict.reason,
             ]
         )
-    columns = ["base", "descendant", "residual", "drop", "rebase shift", "verdict"]
+    columns = ["base", "descendant", "residual", "drop", "rebase shift", "verdict", "because"]
     note = (
-        "In nats/byte. Residual: the recovered descendant less the matched base, documents and repeats of "
-        "the fine-tune in its interval. Drop: what the fine-tune took off the descendant; rebase shift: off "
-        "the base."
+        "In nats/byte. Residual: the recovered descendant less the matched base; its interval includes "
+        "documents and repeated fine-tunes. Drop: how much the fine-tune lowered the descendant's loss; "
+        "rebase shift: how much it lowered the base's."
     )
-    return Table(f"summary-{corpus}", f"Recovery on {corpus}", columns, rows, note)
+    return table(f"recovery/summary/{corpus}", f"Recovery on {corpus}", columns, rows, note)
 
 
-_COLUMN_NOTES = {
-    "tied": "Checkpoints that share a letter can't be told apart.",
-    "its base, estimated": "Where the base is unknown, the place is that of the estimate: re-based loss less "
-    "an offset.",
-    "borrowed": "Borrowed: by the offset of another recipe or text, for orientation only.",
+_LADDER_NOTES = {
+    "tied": "Checkpoints that share a letter cannot be distinguished.",
+    "base, estimated": "Where the base is unknown, the rank is that of its estimated loss: re-based loss "
+    "less an offset.",
+    "base, borrowed": "Borrowed: with the offset of another recipe or text, for orientation only.",
 }
 
 
-def ladder_table(corpus: str, mine: Estimates) -> Table:
-    """Models from the lowest loss up."""
+def _ladder(corpus: str, here: Results) -> Table:
+    """Models from the lowest loss up; columns that would be empty are left out."""
     rows = []
-    ranked = sorted(of(mine, "rank"), key=lambda one: one.value)
-    for rank in ranked:
-        subject = {"checkpoint": rank.subject["checkpoint"]}
-        placed = of(mine, "placed", **subject)
-        borrowed = of(mine, "borrowed", **subject)
+    for rank in sorted(here.all("recovery.rank"), key=lambda rank: rank.value):
+        checkpoint = rank.subject["checkpoint"]
+        rule = here.category("recovery.rule", checkpoint=checkpoint)
         rows.append(
             [
-                claim(rank, _COUNT),
-                subject["checkpoint"],
-                claim_if(mine, "native", PLAIN, **subject),
-                claim_if(mine, "rebased", PLAIN, **subject),
-                ties_of(mine, subject["checkpoint"]),
-                claim(placed[0], PLAIN) if placed else None,
-                placed[0].subject["rule"] if placed else "",
-                claim(borrowed[0], PLAIN) if borrowed else None,
+                claim(rank, COUNT),
+                checkpoint,
+                claim_if(here.find("recovery.native", checkpoint=checkpoint), PLAIN),
+                claim_if(here.find("recovery.rebased", checkpoint=checkpoint), PLAIN),
+                "" if (tie := here.category("recovery.tie", checkpoint=checkpoint)) is None else claim(tie),
+                claim_if(here.find("recovery.placed", checkpoint=checkpoint), PLAIN),
+                "" if rule is None else claim(rule),
+                "" if rule is None else rule.reason,
+                claim_if(here.find("recovery.borrowed", checkpoint=checkpoint), PLAIN),
             ]
         )
     columns = [
-        "place",
+        "rank",
         "checkpoint",
         "native",
         "re-based",
         "tied",
-        "its base, estimated",
-        "by the rule",
-        "borrowed",
+        "base, estimated",
+        "offset from",
+        "not used",
+        "base, borrowed",
     ]
-    kept = [place for place in range(len(columns)) if any(row[place] not in (None, "") for row in rows)]
-    notes = ["Lowest loss first, in nats/byte.", *(_COLUMN_NOTES.get(columns[place], "") for place in kept)]
-    return Table(
-        f"ladder-{corpus}",
+    kept = [column for column in range(len(columns)) if any(row[column] not in {None, ""} for row in rows)]
+    notes = ["Lowest loss first, in nats/byte.", *(_LADDER_NOTES.get(columns[column], "") for column in kept)]
+    return table(
+        f"recovery/ladder/{corpus}",
         f"The ladder on {corpus}",
-        [columns[place] for place in kept],
-        [[row[place] for place in kept] for row in rows],
+        [columns[column] for column in kept],
+        [[row[column] for column in kept] for row in rows],
         " ".join(filter(None, notes)),
     )
 
 
-def ties_of(mine: Estimates, name: str) -> str:
-    """The letters of the groups in which a checkpoint stands."""
-    return " ".join(letters(int(one.subject["group"])) for one in of(mine, "tie", checkpoint=name))
-
-
-def recall_table(estimates: Estimates) -> Table:
-    """Shares of items answered rightly by the four arms, and what that says."""
+def _recall(results: Results) -> Table:
+    """Shares of items answered correctly by the four arms, and the change."""
     rows = []
-    for one in of(estimates, "recall.change"):
-        pair = {side: one.subject[side] for side in ("base", "descendant")}
-        shares = [claim_if(estimates, "recall", _SHARE, arm=arm, **pair) for arm in ARMS]
+    for change in results.all("recovery.recall.change"):
+        pair = pair_of(change)
+        shares = [claim_if(results.find("recovery.recall", arm=arm, **pair), SHARE) for arm in ARMS]
         rows.append(
             [
                 *pair.values(),
                 *shares,
-                claim(one, "{:+.3f}"),
-                claim_if(estimates, "recall.lost", _COUNT, **pair),
-                claim_if(estimates, "recall.lost_between_runs", _COUNT, **pair),
-                claim_if(estimates, "recall.lost_corrected", "{:+.3f}", **pair),
-                claim_if(estimates, "recall.margin", _SHARE, **pair),
+                claim(change, _SIGNED_SHARE),
+                claim_if(results.find("recovery.recall.lost", **pair), COUNT),
+                claim_if(results.find("recovery.recall.lost_between_runs", **pair), COUNT),
+                claim_if(results.find("recovery.recall.lost_corrected", **pair), _SIGNED_SHARE),
+                claim_if(results.find("recovery.recall.margin", **pair), SHARE),
             ]
         )
     columns = [
@@ -116,83 +155,202 @@ def recall_table(estimates: Estimates) -> Table:
         "lost",
         "lost between runs",
         "lost, corrected",
-        "least margin",
+        "smallest passing margin",
     ]
     note = (
         "Shares of the items. Change: recovered less matched base. Corrected: the share lost, less the share "
-        "that the base itself loses from one run of the fine-tune to the next. The least margin is the "
-        "smallest that would have passed as no change."
+        "that the base itself loses from one run of the fine-tune to the next. Smallest passing margin: the "
+        "smallest margin within which the change would count as none."
     )
-    return Table("recall", "What the four arms recall", columns, rows, note)
+    return table("recovery/recall", "What the four arms recall", columns, rows, note)
 
 
-def resolution_table(corpus: str, mine: Estimates) -> Table:
+_RESOLUTION = {
+    "resolution.delta95": "95th percentile of the gap error",
+    "resolution.lofo90": "90th percentile of the left-out offset error",
+    "resolution.offset": "offset, mean over families",
+    "resolution.mean_residual": "residual, mean over pairs",
+    "resolution.sibling_spread": "range among descendants of one base, mean",
+    "resolution.coverage": "coverage of bars built without the family",
+    "left_out.total": "pairs of descendants of different bases",
+    "left_out.apart": "of these, distinguished by bars built without the family",
+    "left_out.right": "of those, in the right order",
+    "noise": "standard deviation between runs",
+    "distilled.threshold": "drop above which a release is flagged as distilled",
+    "distilled.sensitivity": "sensitivity of that flag, left out",
+    "distilled.specificity": "specificity of that flag, left out",
+}
+
+
+def _resolution(corpus: str, here: Results) -> Table:
     """How finely bases are told apart through their descendants."""
-    names = {
-        "resolution.delta95": "gap error, its high percentile",
-        "resolution.lofo90": "left-out offset error, its high percentile",
-        "resolution.offset": "offset, mean over families",
-        "resolution.mean_residual": "residual, mean over pairs",
-        "resolution.sibling_spread": "range among descendants of one base, mean",
-        "resolution.coverage": "share held by bars built without the family",
-        "left_out.total": "pairs of descendants of different bases",
-        "left_out.apart": "of these, told apart by bars built without the family",
-        "left_out.right": "of those, in the right order",
-        "noise": "standard deviation between runs",
-        "distilled.threshold": "drop above which a release is flagged as distilled",
-        "distilled.sensitivity": "sensitivity of that flag, left out",
-        "distilled.specificity": "specificity of that flag, left out",
-    }
-    rows: list[list[Any]] = []
-    for quantity, words in names.items():
-        rows += [
-            [words, "", claim(one, PLAIN), one.units, claim(one, "{}", "n")] for one in of(mine, quantity)
-        ]
+
+    def row(quantity: str, of: str, estimate: Estimate, form: str) -> list[Any]:
+        return [quantity, of, claim(estimate, form), estimate.units, claim(estimate, WHOLE, "n")]
+
+    rows = [
+        row(words, "", estimate, PLAIN)
+        for quantity, words in _RESOLUTION.items()
+        for estimate in here.all(f"recovery.{quantity}")
+    ]
+    for share in here.all("recovery.misorder"):
+        band = share.subject["band"]
+        num_pairs = here.find("recovery.misorder.pairs", band=band)
+        of = f"true gap {band}"
+        rows.append(["misordered pairs", of, claim(share, SHARE), share.units, claim_if(num_pairs, COUNT)])
     rows += [
-        [
-            "misordered pairs",
-            f"true gap {one.subject['band']}",
-            claim(one, _SHARE),
-            one.units,
-            _pairs(mine, one),
-        ]
-        for one in of(mine, "misorder")
+        row("range among descendants", spread.subject["base"], spread, PLAIN)
+        for spread in here.all("recovery.siblings")
     ]
     rows += [
-        ["range among descendants", one.subject["base"], claim(one, PLAIN), one.units, claim(one, "{}", "n")]
-        for one in of(mine, "siblings")
-    ]
-    rows += [
-        [
-            "residual against size",
-            one.subject["pipeline"],
-            claim(one, SIGNED),
-            one.units,
-            claim(one, "{}", "n"),
-        ]
-        for one in of(mine, "size")
+        row("residual against size", slope.subject["pipeline"], slope, SIGNED)
+        for slope in here.all("recovery.size")
     ]
     columns = ["quantity", "of", "value", "in", "n"]
     note = (
         "From pairs whose base is known. A gap error is the difference of two residuals of different bases."
     )
-    return Table(f"resolution-{corpus}", f"Resolution on {corpus}", columns, rows, note)
+    return table(f"recovery/resolution/{corpus}", f"Resolution on {corpus}", columns, rows, note)
 
 
-def _pairs(mine: Estimates, one: Estimate) -> Any:
-    return claim_if(mine, "misorder.pairs", _COUNT, band=one.subject["band"])
+_COMPARISONS = {
+    TWO_BASES: "two bases, re-based",
+    ONE_PIPELINE: "two releases of one pipeline",
+    OWN_BASE: "a descendant and its own base",
+    OTHER_LABS: "descendants of different labs, base unknown",
+    OTHER_LABS_DISTILLED: "the same, one possibly distilled",
+    ANOTHER_CORPUS: "another corpus",
+}
 
 
-def uncertainty_table(corpus: str, mine: Estimates) -> Table:
-    """How sure a comparison is."""
-    rows = [
-        [one.subject["kind"], claim(one, PLAIN), one.units, one.subject["from"], claim(one, "{}", "n")]
-        for one in of(mine, "uncertainty")
+def _uncertainty(corpus: str, here: Results) -> Table:
+    """How sure a comparison is, by kind of comparison."""
+    widths = [
+        (estimate.subject["comparison"], estimate, PLAIN) for estimate in here.all("recovery.uncertainty")
     ]
-    rows += [
-        [one.subject["kind"], claim(one, "{:.2f}"), one.units, one.subject["from"], claim(one, "{}", "n")]
-        for one in of(mine, "uncertainty.corpus")
+    widths += [
+        (ANOTHER_CORPUS, estimate, _CORRELATION) for estimate in here.all("recovery.uncertainty.corpus")
     ]
+    rows = []
+    for comparison, estimate, form in widths:
+        source = here.category("recovery.uncertainty.source", comparison=comparison)
+        rows.append(
+            [
+                _COMPARISONS[comparison],
+                claim(estimate, form),
+                estimate.units,
+                claim_if(source),
+                claim(estimate, WHOLE, "n"),
+            ]
+        )
     note = "Half widths of intervals; for another corpus, the agreement of the two orders."
     columns = ["comparison", "plus or minus", "in", "from", "n"]
-    return Table(f"uncertainty-{corpus}", f"How sure a comparison on {corpus} is", columns, rows, note)
+    title = f"How sure a comparison on {corpus} is"
+    return table(f"recovery/uncertainty/{corpus}", title, columns, rows, note)
+
+
+def _registers(corpus: str, here: Results) -> Table:
+    rows = [
+        [*pair_of(residual).values(), residual.subject["register"], claim(residual, SIGNED)]
+        for residual in here.all("recovery.register")
+    ]
+    columns = ["base", "descendant", "register", "residual"]
+    note = "In nats/byte; intervals include documents only."
+    return table(f"recovery/register/{corpus}", f"Residual on {corpus}, by register", columns, rows, note)
+
+
+def _second_pool(corpus: str, here: Results) -> Table:
+    rows = [[*pair_of(moved).values(), claim(moved, SIGNED)] for moved in here.all("recovery.residual.moved")]
+    columns = ["base", "descendant", "residual, second less first"]
+    note = "In nats/byte; intervals include documents and repeated fine-tunes."
+    title = f"How the second pool changes the residual on {corpus}"
+    return table(f"recovery/second-pool/{corpus}", title, columns, rows, note)
+
+
+def _reversals(corpus: str, here: Results) -> Table:
+    rows = []
+    for gap in here.all("recovery.reversal"):
+        pair = {side: gap.subject[side] for side in ("lower", "higher")}
+        native = here.find("recovery.reversal.native", **pair)
+        rows.append([*pair.values(), claim_if(native, SIGNED), claim(gap, SIGNED)])
+    columns = ["native lower", "native higher", "native gap", "re-based gap"]
+    note = "Second less first, in nats/byte. A re-based gap whose interval includes zero proves no reversal."
+    title = f"Pairs in the opposite order after the fine-tune on {corpus}"
+    return table(f"recovery/reversals/{corpus}", title, columns, rows, note)
+
+
+def _agreement(corpus: str, here: Results) -> Table:
+    rows = [
+        [rho.subject["registers"], claim(rho, _CORRELATION)] for rho in here.all("recovery.order.registers")
+    ]
+    columns = ["registers", "Spearman's rho"]
+    note = "Mean over the choices of that many registers."
+    title = f"Agreement of native and re-based order on {corpus}"
+    return table(f"recovery/agreement/{corpus}", title, columns, rows, note)
+
+
+def _blind(corpus: str, here: Results) -> Table:
+    rows = []
+    for predicted in here.all("recovery.blind"):
+        pair = pair_of(predicted)
+        rows.append(
+            [
+                *pair.values(),
+                claim(predicted, PLAIN),
+                claim_if(here.find("recovery.blind.error", **pair), SIGNED),
+                claim_if(here.find("recovery.blind.covered", **pair), COUNT),
+                claim_if(here.category("recovery.blind.rule", **pair)),
+                predicted.subject["sha256"],
+            ]
+        )
+    columns = [
+        "base",
+        "descendant",
+        "predicted",
+        "measured less predicted",
+        "covered",
+        "offset from",
+        "SHA-256",
+    ]
+    note = (
+        "In nats/byte. The base is fine-tuned only after the prediction, whose hash is given, is stored. "
+        "`covered = 1` where the measured loss is within the bar, else `0`."
+    )
+    title = f"Bases predicted before they were measured, on {corpus}"
+    return table(f"recovery/blind/{corpus}", title, columns, rows, note)
+
+
+def _left_out(corpus: str, here: Results) -> Table:
+    rows = []
+    for estimated in here.all("recovery.left_out"):
+        pair = pair_of(estimated)
+        measured = here.find("recovery.rebased", checkpoint=pair["base"])
+        rows.append([*pair.values(), claim(estimated, PLAIN), claim_if(measured, PLAIN)])
+    columns = ["base", "through", "base, estimated", "base, measured"]
+    note = "In nats/byte, re-based; offset and bar are built without the family."
+    title = f"Known bases on {corpus}, estimated through one descendant"
+    return table(f"recovery/left-out/{corpus}", title, columns, rows, note)
+
+
+def _pool(corpus: str, here: Results) -> Table:
+    rows = [
+        [count.subject["pool"], name.replace("_", " "), claim(count, COUNT), count.units]
+        for name in POOL_COUNTS
+        for count in here.all(f"recovery.pool.{name}")
+    ]
+    columns = ["pool", "what", "value", "in"]
+    note = "Runs are of thirteen words, letters and digits in lower case."
+    return table(f"recovery/pool/{corpus}", f"What the pools share with {corpus}", columns, rows, note)
+
+
+def _read(corpus: str, here: Results) -> Table:
+    rows = []
+    for num_tokens in here.all("recovery.read.tokens"):
+        checkpoint = num_tokens.subject["checkpoint"]
+        num_bytes = here.find("recovery.read.bytes", checkpoint=checkpoint)
+        rows.append(
+            [checkpoint, claim(num_tokens, COUNT), claim_if(num_bytes, COUNT), claim(num_tokens, WHOLE, "n")]
+        )
+    columns = ["checkpoint", "tokens", "bytes", "documents started"]
+    note = "The same documents in the same order, cut into updates by each model's own tokens."
+    return table(f"recovery/read/{corpus}", "What each arm read", columns, rows, note)

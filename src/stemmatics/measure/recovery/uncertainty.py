@@ -1,109 +1,124 @@
-"""How sure is a comparison? One row a kind of comparison, from this run's data or a published default."""
+"""How sure is a comparison? A half width for each kind of comparison, from this run or as published."""
 
 from __future__ import annotations
 
 import itertools
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from stemmatics.core.results import Estimate
+from stemmatics.core.results import Result
+from stemmatics.math.intervals import Interval
+from stemmatics.math.placing import DISTILLED, LEVEL, ORDINARY
 from stemmatics.math.ranks import spearman
 from stemmatics.math.rates import loss_rates
 from stemmatics.math.recovery import PUBLISHED_HALF_WIDTHS, Calibration, class_offset, pipeline_spread
 from stemmatics.math.run_noise import run_component, with_runs
+from stemmatics.measure.present import ResultBuilder
 from stemmatics.measure.recovery.losses import Losses
-from stemmatics.measure.recovery.needs import NAME, Arms
-from stemmatics.measure.recovery.pairs import Pair, PairFound, noise_of
+from stemmatics.measure.recovery.needs import Arms, PairNames
+from stemmatics.measure.recovery.pairs import PairDifferences, run_noise
+from stemmatics.measure.recovery.settings import NAME
 
-UNITS = "nats/byte"
-MEASURED, DEFAULT = "this run", "published default"
-# Half widths that others found, in nats/byte, where a run can't tell its own.
-PUBLISHED = {
-    "two bases, re-based": PUBLISHED_HALF_WIDTHS["re-based"],
-    "two releases of one pipeline": PUBLISHED_HALF_WIDTHS["one pipeline"],
-    "a descendant and its own base": math.nan,
-    "descendants of different labs, base unknown": PUBLISHED_HALF_WIDTHS["ordinary"],
-    "the same, one possibly distilled": PUBLISHED_HALF_WIDTHS["distilled"],
+MEASURED, PUBLISHED = "this run", "published default"
+# the kinds of comparison, as the subject ``comparison`` of a result has them
+TWO_BASES = "two-bases"
+ONE_PIPELINE = "one-pipeline"
+OWN_BASE = "own-base"
+OTHER_LABS = "other-labs"
+OTHER_LABS_DISTILLED = "other-labs-distilled"
+ANOTHER_CORPUS = "another-corpus"
+# Half widths that others found, nats/byte, for a run that cannot measure its own.
+PUBLISHED_WIDTHS = {
+    TWO_BASES: PUBLISHED_HALF_WIDTHS["re-based"],
+    ONE_PIPELINE: PUBLISHED_HALF_WIDTHS["one pipeline"],
+    OWN_BASE: math.nan,
+    OTHER_LABS: PUBLISHED_HALF_WIDTHS["ordinary"],
+    OTHER_LABS_DISTILLED: PUBLISHED_HALF_WIDTHS["distilled"],
 }
-ANOTHER_CORPUS = "another corpus"
+MISSING = {
+    TWO_BASES: "the run has no two bases",
+    ONE_PIPELINE: "no pipeline has two releases",
+    OWN_BASE: "the run has no pair",
+    OTHER_LABS: "too few ordinary pairs or families for a bar",
+    OTHER_LABS_DISTILLED: "too few distilled pairs or families for a bar",
+    ANOTHER_CORPUS: "the run has one corpus",
+}
 # Spearman's rho between the orders on prose and on code, as published.
 PUBLISHED_AGREEMENT = 0.70
+_DEFAULT_NOTE = "published default, not measured in this run"
 
 
-def uncertainty(
+@dataclass(frozen=True)
+class HalfWidth:
+    """Half of an interval, nats/byte, from ``num`` comparisons; NaN where the run cannot give it."""
+
+    value: float
+    num: int
+    level: float = 0.95
+
+
+def uncertainty_results(
     arms: Arms,
     losses: Losses,
-    found: Mapping[Pair, PairFound],
+    pairs: Mapping[PairNames, PairDifferences],
     known: Calibration,
     rng: np.random.Generator,
-) -> list[Estimate]:
-    """Half widths of the intervals, a row a kind; the subject says where each comes from."""
-    bases = _two_bases(arms, losses, rng)
+) -> list[Result]:
+    """The half width of each kind of comparison, and whether it is of this run or a published default."""
+    residuals = [pair.residual for pair in pairs.values()]
     measured = {
-        "two bases, re-based": _median(bases),
-        "two releases of one pipeline": _two_releases(known),
-        "a descendant and its own base": _median([_half(one) for one in found.values()]),
-        "descendants of different labs, base unknown": _bar(known, "ordinary"),
-        "the same, one possibly distilled": _bar(known, "distilled"),
+        TWO_BASES: _median(_two_bases(arms, losses, rng)),
+        ONE_PIPELINE: _two_releases(known),
+        OWN_BASE: _median([(residual.hi - residual.lo) / 2 for residual in residuals]),
+        OTHER_LABS: _bar(known, ORDINARY),
+        OTHER_LABS_DISTILLED: _bar(known, DISTILLED),
     }
-    counts = {
-        "two bases, re-based": len(bases),
-        "two releases of one pipeline": len(known.residual_N),
-        "a descendant and its own base": len(found),
-    }
-    rows = []
-    for kind, (value, level) in measured.items():
-        here = math.isfinite(value)
-        rows.append(
-            Estimate(
-                measure=NAME,
-                quantity="recovery.uncertainty",
-                subject={"corpus": losses.corpus, "kind": kind, "from": MEASURED if here else DEFAULT},
-                value=value if here else PUBLISHED[kind],
-                level=level,
-                n=counts.get(kind, len(known.residual_N)),
-                unit="comparison",
-                units=UNITS,
-                note="" if here else "published default, not measured in this run",
-            )
+    results: list[Result] = []
+    for comparison, width in measured.items():
+        here = math.isfinite(width.value)
+        build = losses.results().with_facts().about(comparison=comparison)
+        value = width.value if here else PUBLISHED_WIDTHS[comparison]
+        note = "" if here else _DEFAULT_NOTE
+        unknown = math.nan
+        interval = Interval(
+            value, unknown, unknown, width.level, "exact", width.num, "comparison", unknown, unknown, note
         )
-    return rows
+        results += [build.interval("uncertainty", interval), _source(build, comparison, here=here)]
+    return results
 
 
-def another_corpus(all_losses: Sequence[Losses]) -> list[Estimate]:
+def another_corpus(all_losses: Sequence[Losses]) -> list[Result]:
     """Agreement of the re-based orders on the first two corpora; the published one without a second."""
-    value, where = PUBLISHED_AGREEMENT, DEFAULT
-    shared: list[str] = []
-    if len(all_losses) > 1:
+    if not all_losses:
+        return []
+    here = len(all_losses) > 1
+    value, shared = PUBLISHED_AGREEMENT, []
+    if here:
         first, second = all_losses[:2]
         shared = [name for name in first.names if name in second.arms]
-        orders = [[one.loss(one.arms[name].rebased) for name in shared] for one in (first, second)]
-        value, where = spearman(*orders), MEASURED
+        orders = [[losses.rebased_loss(name) for name in shared] for losses in (first, second)]
+        value = spearman(*orders)
+    build = ResultBuilder(NAME, {"corpus": all_losses[0].corpus}, units="rank correlation", unit="model")
+    note = "" if here else _DEFAULT_NOTE
     return [
-        Estimate(
-            measure=NAME,
-            quantity="recovery.uncertainty.corpus",
-            subject={"corpus": all_losses[0].corpus, "kind": ANOTHER_CORPUS, "from": where},
-            value=value,
-            n=len(shared),
-            unit="model",
-            units="rank correlation",
-            note="" if where == MEASURED else "published default, not measured in this run",
-        )
+        build.number("uncertainty.corpus", value, n=len(shared), note=note),
+        _source(build.about(comparison=ANOTHER_CORPUS), ANOTHER_CORPUS, here=here),
     ]
 
 
-def _half(found: PairFound) -> float:
-    interval = found.residual if math.isnan(found.whole.lo) else found.whole
-    return (interval.hi - interval.lo) / 2
+def _source(build: ResultBuilder, comparison: str, *, here: bool) -> Result:
+    if here:
+        return build.category("uncertainty.source", MEASURED)
+    return build.category("uncertainty.source", PUBLISHED, MISSING[comparison])
 
 
-def _median(values: Sequence[float]) -> tuple[float, float]:
-    known = [value for value in values if math.isfinite(value)]
-    return (float(np.median(known)) if known else math.nan), 0.95
+def _median(values: Sequence[float]) -> HalfWidth:
+    finite = [value for value in values if math.isfinite(value)]
+    return HalfWidth(float(np.median(finite)) if finite else math.nan, len(values))
 
 
 def _two_bases(arms: Arms, losses: Losses, rng: np.random.Generator) -> list[float]:
@@ -115,23 +130,27 @@ def _two_bases(arms: Arms, losses: Losses, rng: np.random.Generator) -> list[flo
     columns = [losses.arms[second].rebased - losses.arms[first].rebased for first, second in pairs]
     scores = losses.scores
     gaps = loss_rates(np.stack(columns, axis=1), scores.num_bytes_N, rng=rng, groups=scores.group_N)
-    noise = noise_of(losses)
-    halves = []
+    noise = run_noise(losses)
+    half_widths = []
     for pair, gap in zip(pairs, gaps, strict=True):
-        whole = with_runs(gap, run_component(noise, [losses.arms[name].num_runs for name in pair]))
-        known = gap if math.isnan(whole.lo) else whole
-        halves.append((known.hi - known.lo) / 2)
-    return halves
+        both = with_runs(gap, run_component(noise, [losses.arms[name].num_runs for name in pair]))
+        interval = gap if math.isnan(both.lo) else both
+        half_widths.append((interval.hi - interval.lo) / 2)
+    return half_widths
 
 
-def _two_releases(known: Calibration) -> tuple[float, float]:
-    """The t quantile times the spread within a pipeline times the square root of two."""
+def _two_releases(known: Calibration) -> HalfWidth:
+    """The t quantile times the spread within a pipeline times the square root of two.
+
+    A difference of two releases has twice the variance of one.
+    """
     spread, degrees = pipeline_spread(known.residual_N, known.pipeline_N)
     if not degrees:
-        return math.nan, 0.95
-    return float(stats.t.ppf(0.975, degrees)) * spread * math.sqrt(2), 0.95
+        return HalfWidth(math.nan, len(known.residual_N))
+    value = float(stats.t.ppf(0.975, degrees)) * spread * math.sqrt(2)
+    return HalfWidth(value, len(known.residual_N))
 
 
-def _bar(known: Calibration, recipe_class: str) -> tuple[float, float]:
+def _bar(known: Calibration, recipe_class: str) -> HalfWidth:
     own = known.where(known.recipe_class_N == recipe_class)
-    return class_offset(own.residual_N, own.family_N).bar, 0.90
+    return HalfWidth(class_offset(own.residual_N, own.family_N).bar, len(known.residual_N), LEVEL)

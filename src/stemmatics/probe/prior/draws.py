@@ -1,4 +1,4 @@
-"""What other FIT documents would have given: totals on EVAL under redrawn fits of the selected arms.
+"""Redrawn fits: totals on EVAL of the selected arms, refitted under random weights on FIT documents.
 
 Axes: G groups of near-duplicates, D documents, R draws, K columns.
 """
@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stemmatics.facts.prior import FITTED_ARMS, FULL, ONE_STEP, SELECTED
 from stemmatics.math import prior
 from stemmatics.math.prior import Coordinates, Correction, Objective, Solution, Statistics
-from stemmatics.probe.prior.arms import FITTED, Fitted
+from stemmatics.probe.prior.arms import Fitted
 
 
-def draws(
+def draw_rows(
     model: tuple[Statistics, Statistics],
     free_K: NDArray[np.bool_],
     fitted: list[Fitted],
@@ -36,25 +37,25 @@ def draws(
     weight_RG = prior.bayesian_weights(rng, max(num_draws, num_refits), int(group_of_fit_D.max()) + 1)
     weight_RD = weight_RG[:, group_of_fit_D]
     rows: list[dict[str, Any]] = []
-    for one in fitted:
-        if one.arm in FITTED and one.reading == "selected":
-            rows += _of_arm(one, model, free_K, weight_RD, num_refits)
+    for fit in fitted:
+        if fit.arm in FITTED_ARMS and fit.reading == SELECTED:
+            rows += _rows_of_arm(fit, model, free_K, weight_RD, num_refits)
     return rows
 
 
-def _of_arm(
-    one: Fitted,
+def _rows_of_arm(
+    selected: Fitted,
     model: tuple[Statistics, Statistics],
     free_K: NDArray[np.bool_],
     weight_RD: NDArray[np.float64],
     num_refits: int,
 ) -> list[dict[str, Any]]:
     fit, evaluated = model
-    solution = _solution(one.correction, fit, free_K)
-    penalty = one.facts["penalty"] or 0.0
+    solution = _solution(selected.correction, fit, free_K)
+    penalty = selected.row["penalty"] or 0.0
     if solution is None:
-        # the model as it is was selected: there is nothing that other weights could move
-        moved_R = np.full(len(weight_RD), one.nll_D.sum())
+        # no correction was selected, so other weights move nothing
+        moved_R = np.full(len(weight_RD), selected.nll_D.sum())
         full_R = moved_R[:num_refits]
     else:
         step_RX = prior.refit_one_step(fit, solution, weight_RD, penalty=penalty)
@@ -64,8 +65,14 @@ def _of_arm(
             full_RX = prior.refit_fully(fit, solution, weight_RD[:num_refits], penalty=penalty)
             full_R = np.array([_total(evaluated, solution.correction, move_X) for move_X in full_RX])
     return [
-        {"arm": one.arm, "reading": one.reading, "kind": kind, "draw": draw, "nll_sum": float(value)}
-        for kind, values_R in (("one_step", moved_R), ("full", full_R))
+        {
+            "arm": selected.arm,
+            "reading": selected.reading,
+            "kind": kind,
+            "draw": draw,
+            "nll_sum": float(value),
+        }
+        for kind, values_R in ((ONE_STEP, moved_R), (FULL, full_R))
         for draw, value in enumerate(values_R)
     ]
 
@@ -77,8 +84,8 @@ def _total(evaluated: Statistics, correction: Correction, move_X: NDArray[np.flo
 def _solution(correction: Correction, fit: Statistics, free_K: NDArray[np.bool_]) -> Solution | None:
     """The selected correction with the coordinates that its fit moved; None where it moved none.
 
-    A fit that moves a coordinate leaves it at its start with probability 0, so what stands at the start
-    was held: the joint arm may have selected a bias alone, or a temperature alone.
+    A coordinate that was fitted is at its starting value with probability 0, so what is at its starting value
+    was held fixed: the joint arm may have selected a bias alone, or a temperature alone.
     """
     temperature = correction.inverse_temperature != 1.0
     biases = bool(correction.bias_K.any())
@@ -86,8 +93,8 @@ def _solution(correction: Correction, fit: Statistics, free_K: NDArray[np.bool_]
         return None
     coordinates = Coordinates.of(fit, free_K if biases else np.zeros_like(free_K), temperature=temperature)
     point = Objective(fit, cache_bytes=0).point(correction)
-    # only the correction and its coordinates are read; the certificate belongs to the fit itself
-    nothing = prior.Certificate(
+    # a refit reads the correction and its coordinates only
+    unused = prior.Certificate(
         float("nan"), float("nan"), converged=True, num_steps=0, num_passes=0, num_products=0
     )
-    return Solution(correction, point.loss, point.value, nothing, at_edge=False, coordinates=coordinates)
+    return Solution(correction, point.loss, point.value, unused, at_edge=False, coordinates=coordinates)

@@ -34,16 +34,36 @@ SPLITS = ("FIT", "EVAL")
 
 @dataclass
 class _Split:
-    """What is written of one split; excluded sums by document, for all its documents."""
+    """What one split collects during the pass: states on disk, targets, sums by document.
+
+    ``compact_V`` numbers the ids of the support ``mask_V``.
+    """
 
     writer: StateWriter
+    mask_V: NDArray[np.bool_]
+    compact_V: NDArray[np.int64]
     targets: list[NDArray[np.int64]] = field(default_factory=list)
     lengths: list[int] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     excluded: list[float] = field(default_factory=list)
     num_outside: list[int] = field(default_factory=list)
 
+    def add(self, scores: TokenScores) -> None:
+        """The scored tokens of one document that lie on the support."""
+        ids_T = scores.document.ids
+        inside_T = scores.scored & self.mask_V[ids_T]
+        if not inside_T.any():
+            return
+        self.writer.append(scores.extra["hidden"][inside_T])
+        self.targets.append(self.compact_V[ids_T[inside_T]].astype(np.int64))
+        self.lengths.append(int(inside_T.sum()))
+        self.index.append(scores.document.index)
+        excluded = scores.excluded_nll
+        self.excluded.append(0.0 if excluded is None else float(excluded[inside_T].sum()))
+        self.num_outside.append(int((scores.scored & ~inside_T).sum()))
+
     def positions(self) -> Positions:
+        """What was collected, as arrays."""
         empty = np.empty(0, dtype=np.int64)
         return Positions(
             self.writer.states(),
@@ -55,10 +75,10 @@ class _Split:
 
 @dataclass(frozen=True, eq=False)
 class HeadPass:
-    """A checkpoint's head on the support, and its inputs by split. ``refusal`` says why there is none.
+    """A checkpoint's head on the support, and its inputs by split.
 
     ``excluded_D`` and ``num_outside_D`` are by EVAL document: the nats that the support leaves out at its
-    positions, and the targets that lie outside it (which are no positions).
+    positions, and the number of targets outside the support (which are no positions).
     """
 
     head: LinearHead
@@ -71,8 +91,8 @@ class HeadPass:
     prefix_id: int | None
 
 
-class Refused(Exception):  # noqa: N818 - not an error but an answer, kept in the store
-    """Why a correction can't be fitted here; said in the report."""
+class Refused(Exception):  # noqa: N818 - not an error but a result, kept in the store
+    """Why no correction can be fitted here; the report gives the reason."""
 
 
 def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> HeadPass:
@@ -83,7 +103,7 @@ def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> He
     _refuse_empty(split_of)
     head = discover_head(loaded.model, reader.context_length)
     if head is None:
-        message = "the model's logits are no linear head of its states with a scale and a soft cap"
+        message = "the model's logits are not a linear head of its states with a scale and a soft cap"
         raise Refused(message)
     counted = reader.count(documents())
     support_V = _support(fact, reader, counted, context)
@@ -92,28 +112,21 @@ def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> He
     ids_S = np.flatnonzero(mask_V).astype(np.int64)
     compact_V = np.cumsum(mask_V) - 1
     with ExitStack() as stack:
-        splits = {
-            name: _Split(stack.enter_context(StateWriter(scratch / f"{name}.states", loaded.model.dtype)))
-            for name in SPLITS
-        }
+        splits = {}
+        for name in SPLITS:
+            writer = stack.enter_context(StateWriter(scratch / f"{name}.states", loaded.model.dtype))
+            splits[name] = _Split(writer, mask_V, compact_V)
 
-        def take(scores: TokenScores) -> None:
-            split = splits[split_of[scores.document.index]]
-            ids_T = scores.document.ids
-            inside_T = scores.scored & mask_V[ids_T]
-            if inside_T.any():
-                split.writer.append(scores.extra["hidden"][inside_T])
-                split.targets.append(compact_V[ids_T[inside_T]].astype(np.int64))
-                split.lengths.append(int(inside_T.sum()))
-                split.index.append(scores.document.index)
-                excluded = scores.excluded_nll
-                split.excluded.append(0.0 if excluded is None else float(excluded[inside_T].sum()))
-                split.num_outside.append(int((scores.scored & ~inside_T).sum()))
+        def collect(scores: TokenScores) -> None:
+            splits[split_of[scores.document.index]].add(scores)
 
-        progress = _watch(fact, context, counted)
-        kept = (document for document in documents() if split_of.get(document.index) in SPLITS)
+        sampled = (document for document in documents() if split_of.get(document.index) in SPLITS)
         sums = reader.score(
-            kept, support_V=mask_V, want=("nll", "hidden"), token_sink=take, on_event=progress
+            sampled,
+            support_V=mask_V,
+            want=("nll", "hidden"),
+            token_sink=collect,
+            on_event=_progress(fact, context, counted),
         )
         _refuse_non_finite(sums)
     positions = {name: split.positions() for name, split in splits.items()}
@@ -135,7 +148,7 @@ def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> He
 
 
 def _splits(fact: Fact, context: Context) -> tuple[dict[int, str], dict[int, str]]:
-    """Split and near-duplicate group of every document that is in the sample; groups are drawn whole."""
+    """Split and near-duplicate group of every sampled document; groups are drawn whole."""
     corpus = fact.needs["corpus"]
     table = context.ledger.read("documents", corpus.key)
     split_of, group_of = {}, {}
@@ -153,13 +166,13 @@ def _refuse_empty(split_of: dict[int, str]) -> None:
     if missing:
         message = (
             f"of {len(split_of)} documents none is in the {missing[0]} split: a correction is fitted on "
-            "FIT and scored on EVAL; give the corpus an `eval_share` between 0 and 1, or more documents"
+            "FIT and scored on EVAL; set the corpus's `eval_share` between 0 and 1, or add documents"
         )
         raise Refused(message)
 
 
 def _support(fact: Fact, reader: Reader, counted: Counted, context: Context) -> NDArray[np.bool_]:
-    """Ids that mean the same text in both models. Raises Refused where the tokens of the corpus differ."""
+    """Ids that mean the same text in both models. Raises Refused where the corpus's tokens differ."""
     own = reader.tokenizer
     num_ids = reader.loaded.num_ids
     partner = fact.needs.get("partner")
@@ -167,10 +180,10 @@ def _support(fact: Fact, reader: Reader, counted: Counted, context: Context) -> 
         return shared_support(own, own, num_ids, num_ids).mask
     other = TextTokenizer(tokenizer_of(partner, context))
     documents = documents_of(fact.needs["corpus"])
-    hashed = Reader(
+    counted_by_partner = Reader(
         reader.loaded, other, reader.scoring, reader.numerics, None, "", reader.context_length
     ).count(documents())
-    if hashed.token_ids_sha256 != counted.token_ids_sha256:
+    if counted_by_partner.token_ids_sha256 != counted.token_ids_sha256:
         message = "the tokenizers differ: the two models do not see the same tokens of this corpus"
         raise Refused(message)
     prefix_id = other.prefix(reader.scoring.prefix)[0]
@@ -181,7 +194,7 @@ def _support(fact: Fact, reader: Reader, counted: Counted, context: Context) -> 
 
 
 def _num_ids(partner: Fact, context: Context) -> int:
-    """Rows of the partner's head; the config says it without the weights."""
+    """Rows of the partner's head, from its config: no weights are read."""
     from stemmatics.lm.checkpoints.loading import load_config
     from stemmatics.probe.sources import pin_of
 
@@ -189,21 +202,21 @@ def _num_ids(partner: Fact, context: Context) -> int:
     return int(load_config(pin_of(partner, context), trust_remote_code=trust).get_text_config().vocab_size)
 
 
-def _watch(fact: Fact, context: Context, counted: Counted) -> Any:
-    def tell(event: Any) -> None:
+def _progress(fact: Fact, context: Context, counted: Counted) -> Any:
+    def report(event: Any) -> None:
         if event.get("kind") == "progress":
             context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
         else:
             context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
 
-    return tell
+    return report
 
 
 def _refuse_non_finite(sums: Iterator[Any]) -> None:
-    bad = [one.index for one in sums if "non_finite" in one.flags]
-    if bad:
+    non_finite = [document.index for document in sums if "non_finite" in document.flags]
+    if non_finite:
         raise UserError(
-            f"the loss of {len(bad)} documents is not finite",
-            f"the first has the index {bad[0]}",
+            f"the loss of {len(non_finite)} documents is not finite",
+            f"the first has the index {non_finite[0]}",
             "float32 may help: `numerics: {dtype: float32}`",
         )

@@ -1,0 +1,247 @@
+"""The whole recovery measure on sums written by hand: its sentences, tables and charts."""
+
+import re
+import string
+
+import numpy as np
+import pytest
+from tests.measure.recovery_by_hand import TEXT, make_study, pairs_study
+
+from stemmatics.core.results import Claim, Results
+from stemmatics.measure.recovery import RecoveryMeasure
+from stemmatics.measure.recovery.settings import RecoverySettings
+from stemmatics.report.printed import plain_cell
+
+ITEMS = 40
+
+
+def whole_study():
+    """Two families, one of them blind; a loose model; ties, items, a second pool and a trajectory."""
+    study = make_study(
+        {
+            "a": {"regime": "base", "lab": "lab", "generation": "v1"},
+            "a-sft": {"base": "a", "regime": "sft", "lab": "lab"},
+            "b": {"regime": "base"},
+            "b-sft": {"base": "b", "regime": "sft", "blind": True},
+            "loose": {"regime": "sft", "lab": "lab", "generation": "v2"},
+            "failed": {"regime": "sft"},
+        },
+        registers=["prose", "code", "prose", "code"],
+        base_runs=2,
+        second_pool="second-pool",
+        again=["a-sft"],
+        items="items",
+        margin=0.2,
+        trajectories={"a run": ["a-sft", "b-sft", "loose"]},
+    )
+    study.add_arm("a", [0.999, 1.001], native=1.05, second=1.10)
+    study.add_arm("a-sft", [1.100], native=1.40, second=1.11)
+    study.add_arm("b", [1.299, 1.301], native=1.35)
+    study.add_arm("b-sft", [[1.30, 1.32, 1.31, 1.28]], native=1.50)
+    study.add_arm("loose", [1.200], native=1.30)
+    study.add_scores("failed", 1.2)
+    kept, fallen = [1] * ITEMS, [0] * ITEMS
+    for name, recovered in {"a": kept, "a-sft": kept, "b": kept, "b-sft": fallen}.items():
+        for run in (None, 0, 1):
+            study.add_replies(name, recovered, run=run)
+    row = {"value": 1.25, "bar": 0.1, "rule": "published default", "num_pairs": 0, "sha256": "ab" * 32}
+    study.add("prediction", f"the base of b-sft on {TEXT}", prediction=[row])
+    for pool, shared in {"pool": 1, "second-pool": 0}.items():
+        counts = {
+            "num_pool_documents": 9,
+            "num_shared_documents": shared,
+            "num_shared_ngrams": 0,
+            "num_pool_documents_sharing": shared,
+        }
+        study.add("overlap", f"{pool} and {TEXT}", overlap=[counts])
+    return study
+
+
+def present(study):
+    measure, pinned, settings = RecoveryMeasure(), study.arms.pinned, study.arms.settings
+    results = Results(measure.estimate(pinned, settings, study, np.random.default_rng(0)))
+    return results, measure.findings(pinned, settings, results)
+
+
+@pytest.fixture(scope="module")
+def presented():
+    return present(whole_study())
+
+
+def rows_of(presented, name):
+    results, findings = presented
+    (table,) = [table for table in findings.tables if table.name == name]
+    return [
+        dict(zip(table.columns, (plain_cell(cell, results) for cell in row), strict=True))
+        for row in table.rows
+    ]
+
+
+def test_tables_and_charts_are_named_by_measure_and_corpus(presented):
+    _, findings = presented
+    parts = [
+        *("summary", "ladder", "resolution", "uncertainty", "register", "second-pool", "reversals"),
+        *("agreement", "blind", "pool", "read"),
+    ]
+    assert [table.name for table in findings.tables] == [
+        *(f"recovery/{part}/{TEXT}" for part in parts),
+        "recovery/recall",
+    ]
+    assert [chart.name for chart in findings.charts] == [
+        f"recovery/{part}/{TEXT}" for part in ("ladder", "residual", "agreement")
+    ]
+
+
+def test_a_row_holds_the_differences_the_verdict_and_what_decided_it(presented):
+    first, second = rows_of(presented, f"recovery/summary/{TEXT}")
+    assert first == {
+        "base": "a",
+        "descendant": "a-sft",
+        "residual": "+0.1000",
+        "drop": "+0.3000",
+        "rebase shift": "+0.0500",
+        "verdict": "register",
+        "because": "recall stays within the margin; the second pool changes the residual",
+    }
+    assert (second["verdict"], second["because"]) == ("forgetting", "recall falls; there is no second pool")
+
+
+def test_the_ladder_says_rank_ties_and_where_an_offset_is_from(presented):
+    rows = {row["checkpoint"]: row for row in rows_of(presented, f"recovery/ladder/{TEXT}")}
+    assert {name: row["rank"] for name, row in rows.items()} == {
+        "a": "1", "a-sft": "2", "loose": "3", "b-sft": "4", "b": "5",
+    }  # fmt: skip
+    assert rows["loose"]["base, estimated"] == "1.1847"
+    assert rows["loose"]["offset from"] == "published default"
+    assert rows["loose"]["not used"] == "the lab's pairs of v1 are of another generation"
+    assert [rows[name]["tied"] for name in ("a", "b-sft", "b")] == ["", "a", "a"]
+    assert "base, borrowed" not in rows["a"]
+
+
+def test_comparisons_say_where_their_half_width_is_from(presented):
+    rows = {row["comparison"]: row for row in rows_of(presented, f"recovery/uncertainty/{TEXT}")}
+    assert rows["two bases, re-based"]["from"] == "this run"
+    other_labs = rows["descendants of different labs, base unknown"]
+    assert (other_labs["plus or minus"], other_labs["from"]) == ("0.0100", "published default")
+    assert rows["another corpus"]["plus or minus"] == "0.70"
+
+
+def test_a_blind_base_is_shown_beside_its_prediction(presented):
+    (row,) = rows_of(presented, f"recovery/blind/{TEXT}")
+    assert (row["predicted"], row["measured less predicted"], row["covered"]) == ("1.2500", "+0.0500", "1")
+    assert (row["offset from"], row["SHA-256"]) == ("published default", "ab" * 8)
+
+
+def test_the_recall_table_holds_the_four_arms(presented):
+    rows = {row["descendant"]: row for row in rows_of(presented, "recovery/recall")}
+    assert [rows["b-sft"][arm] for arm in ("native base", "matched base", "native", "recovered")] == [
+        "1.000", "1.000", "0.000", "0.000",
+    ]  # fmt: skip
+    assert rows["b-sft"]["change"] == "-1.000"
+    assert rows["a-sft"]["lost"] == "0"
+
+
+def test_sentences_say_what_is_left_and_what_can_be_told(presented):
+    results, findings = presented
+    said = [sentence.plain(results) for sentence in findings.sentences]
+    assert any(
+        line.startswith(
+            f"On {TEXT}, a-sft has the largest residual after the same fine-tune as its base: +0.1000"
+        )
+        and "The fine-tune lowered its loss by 0.3000" in line
+        for line in said
+    )
+    assert (
+        "Of 2 descendants tested on recall items, 1 forgot, 1 changed only in register, 0 did both, and 0 "
+        "are undetermined." in said
+    )
+    (above,) = [line for line in said if line.startswith("a-sft is +0.1000 nats/byte [")]
+    assert above.endswith("] above a after both were fine-tuned (by document and run): register.")
+    (same,) = [line for line in said if line.startswith("b-sft cannot be distinguished from b")]
+    assert "the minimum detectable effect (80% power) is 0.0" in same
+    assert same.endswith(": forgetting.")
+    assert any(line.startswith("Along a run the residual changes by +0.0500 nats/byte") for line in said)
+
+
+def test_prose_holds_no_digit_that_is_no_claim(presented):
+    _, findings = presented
+    prose = [
+        literal for sentence in findings.sentences for literal, *_ in string.Formatter().parse(sentence.text)
+    ]
+    prose += [text for table in findings.tables for text in (table.title, table.note)]
+    prose += [text for chart in findings.charts for text in (chart.title, chart.caption)]
+    # what stands in `backticks` is code
+    outside = [re.sub(r"`[^`]+`", "", text) for text in prose]
+    assert [text for text in outside if any(character.isdigit() for character in text)] == []
+
+
+def test_what_cannot_be_trusted_is_named(presented):
+    _, findings = presented
+    assert findings.failures == [
+        f"the pool pool shares documents with {TEXT}",
+        "failed: one of its arms failed; run the study again with --retry-failed",
+    ]
+
+
+def test_below_its_base_and_without_items_is_said_too():
+    results, findings = present(pairs_study({"a": [-0.05]}, bases={"a": 1.0}))
+    said = [sentence.plain(results) for sentence in findings.sentences]
+    assert (
+        "d-a-0 is below b-a after both were fine-tuned: -0.0500 nats/byte [-0.0500, -0.0500] (by document)."
+        in said
+    )
+    (row,) = rows_of((results, findings), f"recovery/summary/{TEXT}")
+    assert (row["verdict"], row["because"]) == ("not tested", "no recall results")
+
+
+def test_every_cell_of_a_table_is_a_name_or_a_claim(presented):
+    results, findings = presented
+    for table in findings.tables:
+        for row in table.rows:
+            assert len(row) == len(table.columns)
+            assert all(cell is None or isinstance(cell, str | Claim) for cell in row)
+            assert all(cell.result in results for cell in row if isinstance(cell, Claim))
+
+
+def test_charts_hold_the_numbers_of_the_results(presented):
+    results, findings = presented
+    charts = {chart.name: chart.spec for chart in findings.charts}
+    points = [point for data in _data(charts[f"recovery/ladder/{TEXT}"]) for point in data]
+    loose = {point["kind"]: point["value"] for point in points if point["checkpoint"] == "loose"}
+    assert loose == pytest.approx({"as released": 1.3, "re-based": 1.2, "base, estimated": 1.2 - 0.01525})
+    (rank,) = {point["rank"] for point in points if point["checkpoint"] == "loose"}
+    assert rank == 3
+    residual = results.only("recovery.residual", descendant="b-sft")
+    points = [
+        point for data in _data(charts[f"recovery/residual/{TEXT}"]) for point in data if "what" in point
+    ]
+    (point,) = [point for point in points if (point["descendant"], point["what"]) == ("b-sft", "residual")]
+    assert (point["base"], point["value"], point["lo"], point["hi"]) == (
+        "b", residual.value, residual.lo, residual.hi,
+    )  # fmt: skip
+
+
+def _data(spec):
+    """The rows of data in a chart, wherever they stand in it."""
+    if isinstance(spec, dict):
+        values = spec.get("values")
+        if isinstance(values, list):
+            yield values
+        for name, value in spec.items():
+            if name == "datasets":
+                yield from value.values()
+            else:
+                yield from _data(value)
+    elif isinstance(spec, list):
+        for value in spec:
+            yield from _data(value)
+
+
+def test_every_setting_is_described():
+    assert [name for name, field in RecoverySettings.model_fields.items() if not field.description] == []
+
+
+@pytest.mark.parametrize("scoring", [{"prefix": "auto"}, {"prefix": "always", "support": "shared"}])
+def test_scoring_that_does_not_compare_by_byte_is_refused(scoring):
+    with pytest.raises(ValueError, match="prefix: always and support: full"):
+        RecoverySettings.model_validate({"pool": "pool", "scoring": scoring})
