@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemmatics.lm.crossing.cells import CELLS, Crossing, resolve_boundaries
+from stemmatics.facts.cross import CELLS
+from stemmatics.lm.crossing.cells import Crossing, resolve_boundaries
 from stemmatics.lm.crossing.events import Event, right_padded
 from stemmatics.lm.crossing.models import Crossable
 

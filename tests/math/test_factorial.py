@@ -8,7 +8,16 @@ import pytest
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.bootstrap import bootstrap_limits
-from stemmatics.math.factorial import Cells, factorial, positive_share, states_agree
+from stemmatics.math.factorial import (
+    Cells,
+    event_mean,
+    event_means,
+    factorial,
+    positive_share,
+    profile,
+    ratio_of_event_means,
+    states_agree,
+)
 from stemmatics.math.rates import ratio_of_sums
 
 
@@ -186,3 +195,120 @@ def test_two_pairs_on_the_same_prompts_cover():
         ).interaction.interval  # fmt: skip
         hits += found.lo <= 1.5 <= found.hi
     assert 0.90 <= hits / 150 <= 0.99
+
+
+def noisy_cells(rng, num_events, *, after_base, after_descendant, noise=0.5):
+    base, other = rng.normal(size=(2, num_events))
+    return Cells(
+        base,
+        base + after_base + noise * rng.normal(size=num_events),
+        other,
+        other + after_descendant + noise * rng.normal(size=num_events),
+    )
+
+
+def test_each_boundary_is_what_one_alone_would_be():
+    rng = np.random.default_rng(0)
+    prompts = np.repeat(np.arange(30), 2)
+    cells = [noisy_cells(rng, 60, after_base=k, after_descendant=k + 1) for k in (1, 2, 3)]
+    boundaries = profile(cells, prompts, rng=np.random.default_rng(1))
+    for whole, at in zip(cells, boundaries, strict=True):
+        effects = [
+            [d - c for c, d in zip(whole.base_base_E, whole.base_descendant_E, strict=True)],
+            [d - c for c, d in zip(whole.descendant_base_E, whole.descendant_descendant_E, strict=True)],
+        ]
+        means = [math.fsum(values) / 60 for values in effects]
+        assert at.effect_after_base.value == pytest.approx(means[0], rel=1e-12)
+        assert at.effect_after_descendant.value == pytest.approx(means[1], rel=1e-12)
+        assert at.interaction.value == pytest.approx(means[1] - means[0], rel=1e-11)
+        assert at.portable_share.value == pytest.approx(means[0] / means[1], rel=1e-12)
+        assert (at.interaction.n, at.interaction.unit) == (30, "prompt")
+        alone = factorial(whole, prompts, rng=np.random.default_rng(2))
+        assert at.interaction.lo == pytest.approx(alone.interaction.interval.lo, abs=0.02)
+        assert at.portable_share.hi == pytest.approx(alone.portable_share.hi, abs=0.02)
+
+
+def test_a_share_of_nothing_is_not_known():
+    rng = np.random.default_rng(0)
+    nothing = noisy_cells(rng, 60, after_base=1, after_descendant=0)
+    something = noisy_cells(rng, 60, after_base=1, after_descendant=2)
+    first, second = profile([nothing, something], np.arange(60), rng=np.random.default_rng(1))
+    assert math.isnan(first.portable_share.value)
+    assert "holds 0" in first.portable_share.note
+    assert second.portable_share.excludes(0.0)
+
+
+def test_a_share_of_other_events_is_a_ratio_of_two_means():
+    rng = np.random.default_rng(3)
+    whole, whole_prompts = rng.normal(4, 1, size=50), np.arange(50)
+    part, part_prompts = rng.normal(1, 1, size=40), np.arange(5, 45)
+    share = ratio_of_event_means(part, part_prompts, whole, whole_prompts, rng=np.random.default_rng(0))
+    mean_part, mean_whole = math.fsum(part) / 40, math.fsum(whole) / 50
+    assert share.value == pytest.approx(mean_part / mean_whole, rel=1e-12)
+    assert (share.n, share.unit) == (50, "prompt")
+    same = ratio_of_event_means(whole, whole_prompts, whole, whole_prompts, rng=np.random.default_rng(0))
+    assert (same.value, same.lo, same.hi) == pytest.approx((1, 1, 1), abs=1e-12)
+    flat = ratio_of_event_means(
+        part, part_prompts, whole - mean_whole, whole_prompts, rng=np.random.default_rng(0)
+    )
+    assert math.isnan(flat.value)
+    none = ratio_of_event_means(np.zeros(0), np.zeros(0), whole, whole_prompts, rng=np.random.default_rng(0))
+    assert math.isnan(none.value)
+
+
+def test_the_share_of_a_control_covers_the_truth():
+    """Half of the interaction, measured at other positions of the same prompts."""
+    rng = np.random.default_rng(8)
+    held = 0
+    for _ in range(120):
+        prompt = rng.normal(size=60)
+        whole, part = 4 + prompt + rng.normal(size=60), 2 + 0.5 * prompt + rng.normal(size=60)
+        share = ratio_of_event_means(part, np.arange(60), whole, np.arange(60), rng=rng)
+        held += share.lo <= 0.5 <= share.hi
+    # 95% nominal; three standard errors of 120 sets below it
+    assert held >= 107
+
+
+def test_means_over_events_have_prompts_as_units():
+    """Six events of three prompts: the mean is over events, the interval over prompts, as the note says."""
+    values_E2 = np.array([[1.0, 0], [2, 0], [4, 0], [8, 3], [16, 3], [32, 3]])
+    prompts = np.array(["b", "a", "b", "c", "a", "a"])
+    first, second = event_means(values_E2, prompts, rng=np.random.default_rng(0))
+    assert (first.value, second.value) == (pytest.approx(63 / 6), pytest.approx(1.5))
+    assert (first.n, first.unit) == (3, "prompt")
+    assert first.note == "under 50 prompts: coverage may be under 93%"
+    alone = event_mean(values_E2[:, 0], prompts, rng=np.random.default_rng(0))
+    assert (alone.value, alone.lo, alone.hi) == (first.value, first.lo, first.hi)
+    (none,) = event_means(np.zeros((0, 1)), [], rng=np.random.default_rng(0))
+    assert math.isnan(none.value)
+    assert none.note == "no events"
+
+
+def test_prompts_that_pairs_share_are_called_prompts():
+    cells = made_cells(20)
+    found = factorial(
+        cells, np.tile(np.arange(10), 2), rng=np.random.default_rng(0), pairs_E=np.repeat(["p", "q"], 10)
+    )
+    for interval in (found.interaction.interval, found.portable_share):
+        assert (interval.n, interval.unit) == (10, "prompt")
+        assert interval.note == "under 50 prompts: coverage may be under 93%"
+    (boundary,) = profile([cells], np.tile(np.arange(10), 2), rng=np.random.default_rng(0))
+    assert boundary.interaction.note == "under 50 prompts: coverage may be under 93%"
+
+
+def test_a_table_with_known_truth():
+    """Four prompts, all worked out by hand."""
+    base_base = np.array([-3.0, -1.0, -2.0, -2.0])
+    desc_base = np.array([1.0, 0.0, 2.0, -1.0])
+    after_base = np.array([1.0, 2.0, 0.0, 3.0])
+    after_descendant = np.array([4.0, 6.0, 5.0, 5.0])
+    cells = Cells(base_base, base_base + after_base, desc_base, desc_base + after_descendant)
+    found = factorial(cells, np.arange(4), rng=np.random.default_rng(0))
+    assert found.effect_after_base.interval.value == pytest.approx(1.5)
+    assert found.effect_after_descendant.interval.value == pytest.approx(5.0)
+    assert found.interaction.interval.value == pytest.approx(3.5)
+    assert found.portable_share.value == pytest.approx(0.3)
+    # interactions 3, 4, 5, 2: only all signs alike reach the sum 14
+    assert found.interaction.sign_flip.p_value == 2 / 16
+    # effects after base 1, 2, 0, 3: the zero may have either sign
+    assert found.effect_after_base.sign_flip.p_value == 4 / 16

@@ -1,4 +1,4 @@
-"""Depth from a command to the report: what it says follows from the sums, and no text is among them."""
+"""Depth from a command to the report: its numbers follow from the sums, and the sums hold no text."""
 
 import json
 import shutil
@@ -9,6 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from tests.lm.tiny_checkpoints import make_model, make_tokenizer
+
+from stemmatics.commands.api import load_run
 
 WORDS = ["the", "scribe", "copied", "text", "and", "a", "copy", "kept", "faults", "in", "1234", "bottles"]
 NUM_PROMPTS, LAYERS = 18, 4
@@ -32,32 +34,32 @@ def learn(model, rows):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A base, a descendant that lost something, and a declared temperature; prompts and a text."""
-    made = tmp_path_factory.mktemp("depth")
+    root = tmp_path_factory.mktemp("depth")
     model = make_model(num_hidden_layers=LAYERS, max_position_embeddings=96, initializer_range=0.3)
     tokenizer = make_tokenizer()
-    draw = np.random.default_rng(4)
-    texts = [" ".join(draw.choice(WORDS, size=draw.integers(3, 12))) for _ in range(NUM_PROMPTS)]
+    rng = np.random.default_rng(4)
+    texts = [" ".join(rng.choice(WORDS, size=rng.integers(3, 12))) for _ in range(NUM_PROMPTS)]
     learn(model, [tokenizer.encode(text) for text in texts])
     generator = torch.Generator().manual_seed(1)
     for name in ("base", "tuned"):
-        model.save_pretrained(made / name)
-        tokenizer.save_pretrained(made / name)
+        model.save_pretrained(root / name)
+        tokenizer.save_pretrained(root / name)
         with torch.no_grad():
             for weight in model.parameters():
                 weight.add_(0.04 * torch.randn(weight.shape, generator=generator))
     rules = [{"accepted": ["the"]}, {"format": ".*"}, {}]
     write_records(
-        made / "prompts.jsonl",
-        [{"prompt": text, **rules[place % 3]} for place, text in enumerate(texts)],
+        root / "prompts.jsonl",
+        [{"prompt": text, **rules[number % 3]} for number, text in enumerate(texts)],
     )
-    write_records(made / "text.jsonl", [{"text": f"{text} {text}"} for text in texts])
-    (made / "stemma.yaml").write_text(
+    write_records(root / "text.jsonl", [{"text": f"{text} {text}"} for text in texts])
+    (root / "stemma.yaml").write_text(
         json.dumps(
             {
                 "name": "tiny",
                 "checkpoints": {
-                    "base": {"source": str(made / "base")},
-                    "tuned": {"source": str(made / "tuned"), "base": "base"},
+                    "base": {"source": str(root / "base")},
+                    "tuned": {"source": str(root / "tuned"), "base": "base"},
                 },
                 "stages": {
                     "hot": {
@@ -76,8 +78,8 @@ def folder(tmp_path_factory):
                     },
                 },
                 "corpora": {
-                    "prompts": {"path": str(made / "prompts.jsonl"), "role": "data"},
-                    "text": {"path": str(made / "text.jsonl")},
+                    "prompts": {"path": str(root / "prompts.jsonl"), "role": "data"},
+                    "text": {"path": str(root / "text.jsonl")},
                 },
                 "measures": {
                     "depth": {
@@ -90,7 +92,7 @@ def folder(tmp_path_factory):
             }
         )
     )
-    return made
+    return root
 
 
 @pytest.fixture(scope="module")
@@ -98,19 +100,11 @@ def run(folder, stemma_command):
     root = folder / "run"
     ran = stemma_command("run", folder / "stemma.yaml", "--out", root, "--json")
     assert ran.code == 0, ran.err
-    estimates = {one["id"]: one for one in ran.json()["estimates"]}
-    return root, estimates
+    return root, load_run(root).results
 
 
-def one(estimates, quantity, descendant="tuned", **subject):
-    (found,) = [
-        estimate
-        for estimate in estimates.values()
-        if estimate["quantity"] == f"depth.{quantity}"
-        and estimate["subject"].get("descendant") == descendant
-        and all(estimate["subject"].get(name) == value for name, value in subject.items())
-    ]
-    return found
+def only(results, quantity, descendant="tuned", **subject):
+    return results.only(f"depth.{quantity}", descendant=descendant, **subject)
 
 
 def rows_of(root, table, key):
@@ -118,28 +112,28 @@ def rows_of(root, table, key):
 
 
 def test_effects_are_means_of_the_stored_margins(run):
-    root, estimates = run
-    main = one(estimates, "interaction", readout="descendant")
-    (key,) = main["facts"]
+    root, results = run
+    main = only(results, "interaction", readout="descendant")
+    (key,) = main.facts
     rows = [
         row
         for row in rows_of(root, "cells", key)
         if (row["support"], row["readout"], row["arm"], row["boundary"]) == ("first", "descendant", "main", 2)
     ]
-    assert main["n"] == len(rows) >= 10
+    assert main.n == len(rows) >= 10
     after_base = np.mean([row["base_desc"] - row["base_base"] for row in rows])
     after_descendant = np.mean([row["desc_desc"] - row["desc_base"] for row in rows])
-    assert main["value"] == pytest.approx(after_descendant - after_base, rel=1e-9)
-    assert one(estimates, "effect_after_base", readout="descendant")["value"] == pytest.approx(after_base)
-    profile = one(estimates, "profile.interaction", boundary="002")
-    assert profile["value"] == pytest.approx(main["value"], rel=1e-9)
+    assert main.value == pytest.approx(after_descendant - after_base, rel=1e-9)
+    assert only(results, "effect_after_base", readout="descendant").value == pytest.approx(after_base)
+    profile = only(results, "profile.interaction", boundary="002")
+    assert profile.value == pytest.approx(main.value, rel=1e-9)
     changed = np.mean([row["changed_after_desc"] for row in rows])
-    assert one(estimates, "top_1_changed", earlier_state="descendant")["value"] == pytest.approx(changed)
+    assert only(results, "top_1_changed", earlier_state="descendant").value == pytest.approx(changed)
 
 
 def test_readouts_are_the_owners(run):
-    root, estimates = run
-    (key,) = one(estimates, "interaction", readout="own")["facts"]
+    root, results = run
+    (key,) = only(results, "interaction", readout="own").facts
     rows = [
         row
         for row in rows_of(root, "cells", key)
@@ -160,89 +154,88 @@ def test_readouts_are_the_owners(run):
             for event in events
         ]
     )
-    assert one(estimates, "interaction", readout="own")["value"] == pytest.approx(own)
+    assert only(results, "interaction", readout="own").value == pytest.approx(own)
 
 
 def test_identity_is_asserted_and_printed(run):
-    _, estimates = run
+    _, results = run
     for name in ("tuned", "hot", "noisy"):
-        assert one(estimates, "identity_error", name)["value"] <= 1e-5
+        assert only(results, "identity_error", name).value <= 1e-5
 
 
-def test_a_pair_with_one_earlier_state_is_flagged(run):
-    _, estimates = run
-    # a temperature changes the head alone: greedy replies are the same, and nothing is crossed
-    prompts = one(estimates, "prompts", "hot", outcome="event")
-    assert (prompts["value"], prompts["n"]) == (0, NUM_PROMPTS)
-    assert one(estimates, "interaction", "hot", readout="descendant", arm="main")["value"] is None
-    assert one(estimates, "distance")["value"] > 0.05
+def test_a_pair_that_always_agrees_has_no_events(run):
+    _, results = run
+    # a temperature changes the head alone, so greedy replies are the same
+    prompts = only(results, "prompts", "hot", outcome="event")
+    assert (prompts.value, prompts.n) == (0, NUM_PROMPTS)
+    assert only(results, "interaction", "hot", readout="descendant", arm="main").is_known is False
+    assert results.category("depth.states", descendant="hot") is None
+    assert results.category("depth.states", descendant="tuned").value == "different"
+    assert only(results, "distance").value > 0.05
 
 
-def test_the_floor_costs_what_the_descendant_lost(run):
-    root, estimates = run
-    lost = one(estimates, "floor.loss", "noisy")
-    assert lost["value"] > 0
-    (key,) = lost["facts"]
+def test_the_floor_costs_as_much_as_the_descendant_lost(run):
+    root, results = run
+    lost = only(results, "floor.loss", "noisy")
+    assert lost.value > 0
+    (key,) = lost.facts
     (row,) = rows_of(root, "noise_scale", key)
     target = row["descendant_nll_sum"] - row["base_nll_sum"]
     assert row["noised_nll_sum"] - row["base_nll_sum"] == pytest.approx(target, rel=0.02)
-    assert lost["value"] == pytest.approx(target / row["num_bytes"])
-    assert one(estimates, "floor.interaction", "noisy")["tag"] == "floor"
-    assert one(estimates, "floor.interaction", "noisy")["n"] > 0
+    assert lost.value == pytest.approx(target / row["num_bytes"])
+    assert only(results, "floor.interaction", "noisy").tag == "floor"
+    assert only(results, "floor.interaction", "noisy").n > 0
 
 
 def test_forced_tokens_are_judged_where_there_is_a_rule(run):
-    root, estimates = run
-    forced = one(estimates, "forced")
-    (key,) = forced["facts"]
+    root, results = run
+    forced = only(results, "forced")
+    (key,) = forced.facts
     rows = rows_of(root, "forced", key)
     assert {row["index"] % 3 for row in rows} == {0, 1}
-    assert forced["n"] == len(rows)
+    assert forced.n == len(rows)
     gained = sum(row["valid_after_descendant"] - row["valid_after_base"] for row in rows)
-    assert forced["value"] == pytest.approx(gained / len(rows))
+    assert forced.value == pytest.approx(gained / len(rows))
     # any first line fits the format of one prompt in three
     assert all(row["valid_after_base"] for row in rows if row["index"] % 3 == 1)
 
 
 def test_controls_and_pairs(run):
-    _, estimates = run
-    names = {
-        estimate["subject"]["control"]
-        for estimate in estimates.values()
-        if estimate["quantity"] == "depth.control.interaction"
+    _, results = run
+    controls = {estimate.subject["control"] for estimate in results.all("depth.control.interaction")}
+    assert controls >= {"later", "earlier", "permuted", "interpolated 0.25", "interpolated 0.5"}
+    assert {estimate.subject["over"] for estimate in results.all("depth.all.interaction")} == {
+        "prompts",
+        "families",
     }
-    assert names >= {"later", "earlier", "permuted", "interpolated 0.25", "interpolated 0.5"}
-    over_all = [one for one in estimates.values() if one["quantity"] == "depth.all.interaction"]
-    assert {one["subject"]["over"] for one in over_all} == {"prompts", "families"}
-    means = [
-        one(estimates, "interaction", name, readout="descendant")["value"] for name in ("tuned", "noisy")
-    ]
-    balanced = next(one for one in over_all if one["subject"]["over"] == "prompts")
+    means = [only(results, "interaction", name, readout="descendant").value for name in ("tuned", "noisy")]
     # both pairs are of one family, hot has no event: the balanced mean is that of the two
-    assert balanced["value"] == pytest.approx(np.mean(means))
+    assert results.only("depth.all.interaction", over="prompts").value == pytest.approx(np.mean(means))
+    assert results.only("depth.all.pairs").value == 2
+    assert results.only("depth.all.families").value == 1
 
 
 def test_the_report_holds_and_altered_margins_do_not(run, tmp_path, stemma_command):
-    root, estimates = run
-    held = stemma_command("verify", root)
-    assert held.code == 0, held.out
+    root, results = run
+    verified = stemma_command("verify", root)
+    assert verified.code == 0, verified.out
     copy = shutil.copytree(root, tmp_path / "copy")
-    (key,) = one(estimates, "interaction", readout="descendant")["facts"]
+    (key,) = only(results, "interaction", readout="descendant").facts
     path = copy / "tables" / "cells" / f"{key}.parquet"
     table = pq.read_table(path)
-    place = table.column_names.index("desc_desc")
-    moved = table.set_column(
-        place, table.schema.field(place), pa.array([x + 1 for x in table["desc_desc"].to_pylist()])
+    column = table.column_names.index("desc_desc")
+    altered = table.set_column(
+        column, table.schema.field(column), pa.array([x + 1 for x in table["desc_desc"].to_pylist()])
     )
-    pq.write_table(moved.replace_schema_metadata(table.schema.metadata), path, compression="zstd")
+    pq.write_table(altered.replace_schema_metadata(table.schema.metadata), path, compression="zstd")
     assert stemma_command("verify", copy).code == 1
 
 
 def test_text_and_ids_stay_private(run, tmp_path, stemma_command):
     root, _ = run
     texts = [json.loads(line)["prompt"] for line in (root.parent / "prompts.jsonl").read_text().splitlines()]
-    kept = [path for path in root.rglob("*") if path.is_file() and path.parent.name != "private"]
-    for path in kept:
+    files = [path for path in root.rglob("*") if path.is_file() and path.parent.name != "private"]
+    for path in files:
         if path.suffix == ".parquet":
             assert not {"prefix_ids", "base_id", "descendant_id"} & set(pq.read_schema(path).names)
         raw = path.read_bytes()
@@ -257,13 +250,13 @@ def test_text_and_ids_stay_private(run, tmp_path, stemma_command):
 
 
 def test_a_manifest_gives_the_events_again(run, folder, tmp_path, stemma_command):
-    root, estimates = run
-    main = one(estimates, "interaction", readout="descendant")
-    (key,) = main["facts"]
+    root, results = run
+    main = only(results, "interaction", readout="descendant")
+    (key,) = main.facts
     record = json.loads((root / "facts" / f"{key}.json").read_text())
     events = root / "private" / f"events-{record['needs']['events']}.jsonl"
-    firsts = [json.loads(line) for line in events.open()]
-    write_records(tmp_path / "events.jsonl", [row for row in firsts if row["support"] == "first"])
+    rows = [json.loads(line) for line in events.open()]
+    write_records(tmp_path / "events.jsonl", [row for row in rows if row["support"] == "first"])
     stemma = json.loads((folder / "stemma.yaml").read_text())
     stemma["corpora"] = {"events": {"path": str(tmp_path / "events.jsonl"), "role": "data"}}
     stemma["stages"] = {}
@@ -271,13 +264,12 @@ def test_a_manifest_gives_the_events_again(run, folder, tmp_path, stemma_command
     (tmp_path / "stemma.yaml").write_text(json.dumps(stemma))
     ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "run", "--json")
     assert ran.code == 0, ran.err
-    again = {row["id"]: row for row in ran.json()["estimates"]}
-    found = one(again, "interaction", readout="descendant")
-    assert found["subject"]["support"] == "manifest"
-    assert (found["value"], found["n"]) == (pytest.approx(main["value"], rel=1e-5), main["n"])
+    given = only(load_run(tmp_path / "run").results, "interaction", readout="descendant")
+    assert given.subject["support"] == "manifest"
+    assert (given.value, given.n) == (pytest.approx(main.value, rel=1e-5), main.n)
 
 
-def test_settings_that_ask_nothing_are_refused(folder, tmp_path, stemma_command):
+def test_settings_without_events_are_refused(folder, tmp_path, stemma_command):
     stemma = json.loads((folder / "stemma.yaml").read_text())
     stemma["measures"] = {"depth": {"boundaries": "default"}}
     (tmp_path / "stemma.yaml").write_text(json.dumps(stemma))

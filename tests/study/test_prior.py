@@ -239,11 +239,10 @@ def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, t
     assert ran.code == 0, ran.out
     found = load_run(root)
     assert "tokenizers differ" in one(found, "prior.delta").reason
-    refused = one(found, "depth.refused")
-    assert np.isnan(refused.value)
-    assert refused.note.startswith("token ids of ")
-    assert str(folder) not in refused.note
-    assert len(refused.note) < 500
+    refused = found.results.refusal("depth.interaction")
+    assert refused.reason.startswith("token ids of ")
+    assert str(folder) not in refused.reason
+    assert len(refused.reason) < 500
     assert one(found, "loss.delta.byte", register="all").n > 0
     assert "tokenizers differ" in (root / "report.html").read_text()
 

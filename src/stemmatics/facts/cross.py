@@ -10,7 +10,13 @@ from stemmatics.core.facts import Fact, FactKind, FactParams, Tag
 
 # earlier state first, late stack second
 CELLS = ("base_base", "base_desc", "desc_base", "desc_desc")
-READOUTS = ("descendant", "base", "own")
+# whose final norm and head read the cells; rows are stored for two, ``own`` takes each late stack's own
+DESCENDANT, BASE, OWN = "descendant", "base", "own"
+STORED_READOUTS = (DESCENDANT, BASE)
+READOUTS = (*STORED_READOUTS, OWN)
+# which state stands in for the descendant's: its own, or a control
+MAIN_ARM = "main"
+PERMUTED_ARM = "permuted"
 # one row an event, boundary, readout and arm: margins of the four cells in logits; whether the top token is
 # the base's, the descendant's or another; whether it changed
 CELL_ROWS = pa.schema(
@@ -54,6 +60,11 @@ class CrossParams(FactParams):
 
 
 CROSS = FactKind("cross", 1, CrossParams, {"cells": CELL_ROWS, "crossing": CROSSING})
+
+
+def interpolated_arm(weight: float) -> str:
+    """The control arm with ``(1 - weight)`` of the base's state and ``weight`` of the descendant's."""
+    return f"interpolated {weight:g}"
 
 
 def cross_fact(

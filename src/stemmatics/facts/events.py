@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ LATER: Support = "later"
 EARLIER: Support = "earlier"
 MANIFEST: Support = "manifest"
 Outcome = Literal["event", "agreed", "ended", "too_long", "empty", "duplicate", "refused"]
+OUTCOMES: tuple[Outcome, ...] = get_args(Outcome)
 # one row a prompt and support: where a pair disagrees, or why there is no event; no ids
 EVENT_ROWS = pa.schema(
     [

@@ -1,6 +1,6 @@
-"""The 2 x 2 of earlier state and late stack: portable effect, dependent effect, interaction.
+"""The 2 x 2 of earlier state and late stack: effects, interaction and portable share, with prompts as units.
 
-Axes: E events (a prompt's first disagreement, say), Q prompts, P pairs of models, C columns of sums.
+Axes: E events (a prompt's first disagreement, say), Q prompts, P pairs of models, K boundaries, C columns.
 
 Y(U, L) = logit(descendant's token) - logit(base's token), with the earlier state U and the late stack L each
 from the base or the descendant:
@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, unknown, wilson
-from stemmatics.math.rates import NUM_RESAMPLES, bootstrap_many
+from stemmatics.math.rates import NUM_RESAMPLES, bootstrap_many, ratio_of_sums
 from stemmatics.math.seeds import (
     MOST_FOR_EXACT,
     SignFlip,
@@ -35,6 +35,9 @@ from stemmatics.math.sums import sum_by_label
 
 FloatArray = npt.NDArray[np.float64]
 NUM_FLIPS = 20_000
+PROMPT = "prompt"
+EFFECTS = ("effect_after_base", "effect_after_descendant", "interaction")
+UNKNOWN_DENOMINATOR = "the denominator's interval holds 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +146,6 @@ def factorial(
         Effect(mean, _sign_flip(values_E3[:, k] * design.weight_E, prompts, rng, num_flips))
         for k, mean in enumerate(means)
     )
-    names = ("effect_after_base", "effect_after_descendant", "interaction")
     return Factorial(
         after_base,
         after_descendant,
@@ -153,7 +155,7 @@ def factorial(
         num_pairs=len(design.pair_names),
         num_families=int(np.unique(families).size),
         between_families={
-            name: _between(values_E3[:, k], design, rng, level) for k, name in enumerate(names)
+            name: _between(values_E3[:, k], design, rng, level) for k, name in enumerate(EFFECTS)
         },
     )
 
@@ -173,7 +175,7 @@ def _design(pairs_E: npt.NDArray[Any], families_E: npt.NDArray[Any]) -> _Design:
     names_P, first_P, where_E = np.unique(pairs_E, return_index=True, return_inverse=True)
     family_P = families_E[first_P]
     if (family_P[where_E] != families_E).any():
-        raise UserError("a pair is in two families", "a pair has one family", "mend the column `family`")
+        raise UserError("a pair is in two families", "a pair has one family", "fix the column `family`")
     families_F, where_P, size_F = np.unique(family_P, return_inverse=True, return_counts=True)
     weight_P = 1.0 / (max(1, families_F.size) * size_F[where_P])
     num_events_P = np.bincount(where_E, minlength=names_P.size)
@@ -204,23 +206,19 @@ def _intervals(
     num_events, num_pairs = len(values_E3), len(design.pair_names)
     columns_EP4 = np.zeros((num_events, num_pairs, 4))
     columns_EP4[np.arange(num_events), design.where_E] = np.column_stack([values_E3, np.ones(num_events)])
-    columns_E1C = columns_EP4.reshape(num_events, 1, 4 * num_pairs)
+    if not num_events:
+        return [no_events(level)] * 3, no_events(level)
+    columns_Q1C = sums_by_prompt(prompts_E, columns_EP4.reshape(num_events, 1, 4 * num_pairs))
 
     def interval(statistic: Callable[[Any], Any]) -> Interval:
-        found = bootstrap_many(
-            columns_E1C, statistic, rng=rng, groups=prompts_E, level=level, num_resamples=num_resamples,
-            unit="prompt",
-        )[0]  # fmt: skip
-        return replace(found, unit="prompt", note=found.note.replace("group of prompts", "prompt"))
+        return bootstrap_many(
+            columns_Q1C, statistic, rng=rng, level=level, num_resamples=num_resamples, unit=PROMPT
+        )[0]
 
-    if not num_events:
-        nothing = unknown(math.nan, level=level, n=0, unit="prompt", note="no events")
-        return [nothing] * 3, nothing
     after_base, after_descendant = (_balanced(design.weight_P, k) for k in (0, 1))
     means = [interval(_balanced(design.weight_P, k)) for k in range(3)]
     if not means[1].excludes(0.0):
-        note = "the denominator's interval holds 0"
-        return means, unknown(math.nan, level=level, n=means[1].n, unit="prompt", note=note)
+        return means, _unknown_share(means[1].n, level)
     return means, interval(lambda sums: after_base(sums) / after_descendant(sums))
 
 
@@ -228,7 +226,7 @@ def _sign_flip(
     values_E: FloatArray, prompts_E: npt.NDArray[Any], rng: np.random.Generator, num_flips: int
 ) -> SignFlip:
     """Signs flip by prompt: all assignments for up to 20 prompts, else random ones."""
-    _, sums_Q = sum_by_label(prompts_E, values_E)
+    sums_Q = sums_by_prompt(prompts_E, values_E)
     if sums_Q.size <= MOST_FOR_EXACT:
         return sign_flip_exact(sums_Q)
     return sign_flip_monte_carlo(sums_Q, rng=rng, num_flips=num_flips)
@@ -241,6 +239,108 @@ def _between(values_E: FloatArray, design: _Design, rng: np.random.Generator, le
     num_events_P = np.bincount(design.where_E)
     mean_P = np.bincount(design.where_E, weights=values_E) / num_events_P
     return family_interval(mean_P, design.family_P, rng=rng, level=level)
+
+
+def sums_by_prompt(prompts_E: npt.ArrayLike, values_E: npt.ArrayLike) -> FloatArray:
+    """Sums over the events of each prompt [Q, ...]: prompts, with all their events, are resampled."""
+    return sum_by_label(prompts_E, values_E)[1]
+
+
+def no_events(level: float = 0.95) -> Interval:
+    """The unknown statistic of no events."""
+    return unknown(math.nan, level=level, n=0, unit=PROMPT, note="no events")
+
+
+def _unknown_share(num_prompts: int, level: float) -> Interval:
+    return unknown(math.nan, level=level, n=num_prompts, unit=PROMPT, note=UNKNOWN_DENOMINATOR)
+
+
+def event_means(
+    values_EK: npt.ArrayLike, prompts_E: npt.ArrayLike, *, rng: np.random.Generator, level: float = 0.95
+) -> list[Interval]:
+    """Means over events of K columns [E, K], from one set of prompt resamples; ``n`` counts prompts."""
+    values = np.asarray(values_EK, dtype=np.float64)
+    if not len(values):
+        return [no_events(level)] * values.shape[1]
+    columns_EK2 = np.stack([values, np.ones_like(values)], axis=-1)
+    columns_QK2 = sums_by_prompt(prompts_E, columns_EK2)
+    return bootstrap_many(columns_QK2, ratio_of_sums, rng=rng, level=level, unit=PROMPT)
+
+
+def event_mean(
+    values_E: npt.ArrayLike, prompts_E: npt.ArrayLike, *, rng: np.random.Generator, level: float = 0.95
+) -> Interval:
+    """``event_means`` of one column."""
+    return event_means(np.asarray(values_E)[:, None], prompts_E, rng=rng, level=level)[0]
+
+
+@dataclass(frozen=True)
+class BoundaryEffects:
+    """The four statistics at one boundary; ``n`` counts prompts."""
+
+    effect_after_base: Interval
+    effect_after_descendant: Interval
+    interaction: Interval
+    portable_share: Interval
+
+
+def profile(
+    cells_K: list[Cells], prompts_E: npt.ArrayLike, *, rng: np.random.Generator, level: float = 0.95
+) -> list[BoundaryEffects]:
+    """Means and portable share at K boundaries of the same events, from one set of prompt resamples.
+
+    A share is n/a where its denominator's interval holds 0.
+    """
+    ones_E = np.ones(len(np.asarray(prompts_E)))
+    numerators: list[FloatArray] = []
+    denominators: list[FloatArray] = []
+    for cells in cells_K:
+        after_base, after_descendant = cells.effects_after_base, cells.effects_after_descendant
+        numerators += [after_base, after_descendant, cells.interactions, after_base]
+        denominators += [ones_E, ones_E, ones_E, after_descendant]
+    columns_EC2 = np.stack([np.stack(numerators, axis=1), np.stack(denominators, axis=1)], axis=-1)
+    columns_QC2 = sums_by_prompt(prompts_E, columns_EC2)
+    intervals = bootstrap_many(columns_QC2, ratio_of_sums, rng=rng, level=level, unit=PROMPT)
+    boundaries = []
+    for start in range(0, len(intervals), 4):
+        boundary = BoundaryEffects(*intervals[start : start + 4])
+        if not boundary.effect_after_descendant.excludes(0.0):
+            boundary = replace(boundary, portable_share=_unknown_share(boundary.portable_share.n, level))
+        boundaries.append(boundary)
+    return boundaries
+
+
+def ratio_of_event_means(
+    part_E: npt.ArrayLike,
+    part_prompts_E: npt.ArrayLike,
+    whole_E: npt.ArrayLike,
+    whole_prompts_E: npt.ArrayLike,
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+) -> Interval:
+    """Mean of ``part`` over mean of ``whole``, each over its own events; a prompt is resampled with both.
+
+    n/a where the interval of the denominator, from resamples of its own, holds 0.
+    """
+    part, whole = np.asarray(part_E, dtype=np.float64), np.asarray(whole_E, dtype=np.float64)
+    if not (part.size and whole.size):
+        return no_events(level)
+    columns = np.zeros((part.size + whole.size, 1, 4))
+    columns[: part.size, 0, :2] = np.stack([part, np.ones(part.size)], axis=1)
+    columns[part.size :, 0, 2:] = np.stack([whole, np.ones(whole.size)], axis=1)
+    prompts = np.concatenate([np.asarray(part_prompts_E), np.asarray(whole_prompts_E)])
+    columns_Q1C = sums_by_prompt(prompts, columns)
+
+    def mean_of_whole(sums: Any) -> Any:
+        return sums[..., 2] / sums[..., 3]
+
+    def quotient(sums: Any) -> Any:
+        return sums[..., 0] / sums[..., 1] / mean_of_whole(sums)
+
+    (denominator,) = bootstrap_many(columns_Q1C, mean_of_whole, rng=rng, level=level, unit=PROMPT)
+    (share,) = bootstrap_many(columns_Q1C, quotient, rng=rng, level=level, unit=PROMPT)
+    return share if denominator.excludes(0.0) else _unknown_share(share.n, level)
 
 
 def positive_share(margins_E: FloatArray, *, level: float = 0.95) -> Interval:

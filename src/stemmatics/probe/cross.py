@@ -18,7 +18,7 @@ from stemmatics.probe.events import num_prompts
 from stemmatics.probe.pairs import Pair, load_pair, pair_key, refusal_of
 from stemmatics.probe.private import read_events
 
-# passes of a whole model that one boundary takes: two of their own, two late stacks, two checks
+# passes of a whole model for one boundary: two natural ones, two late stacks, two checks
 _PASSES = 4
 _EVENT_TOKENS = 96
 
@@ -27,16 +27,16 @@ class Cross:
     """Runs both late stacks on both earlier states of every event."""
 
     def group(self, fact: Fact) -> str:
-        """One load a pair."""
+        """Batching key: one load a pair."""
         return pair_key(fact)
 
     def cost(self, fact: Fact) -> Cost:
-        """Some passes over every prefix."""
+        """A few passes over every prefix."""
         tokens = num_prompts(fact.needs["events"]) * _EVENT_TOKENS
         return forward_cost(fact.needs["base"], _PASSES * tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """No id is stored: which of an event's two tokens comes first, and whether it changed."""
+        """Rows by event, boundary, readout and arm. No token id is stored, only whose token is on top."""
         refusal = refusal_of(facts[0].needs["events"], context)
         if refusal:
             yield from each(facts, lambda fact: _refused(fact, refusal))
@@ -46,7 +46,7 @@ class Cross:
 
 
 def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
-    """A floor without damage has no events, and nobody asked before whether it can be cut."""
+    """A floor without damage has no events, so whether its models can be cut was not checked before."""
     try:
         return _made(fact, pair, context)
     except Uncrossable as refusal:
@@ -72,12 +72,13 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     )
     rows: list[dict[str, Any]] = []
     for support in dict.fromkeys(event.support for event in events):
-        chosen = {event.event: event for event in events if event.support == support}
-        ours = crossing if support in (FIRST, MANIFEST) else crossing.at_one_boundary()
-        for cell in ours.cells(list(chosen.values())):
-            rows.append(_row(cell, chosen[cell.event]))
+        members = {event.event: event for event in events if event.support == support}
+        full = support in (FIRST, MANIFEST)
+        of_support = crossing if full else crossing.at_main_boundary()
+        for cell in of_support.cells(list(members.values())):
+            rows.append(_row(cell, members[cell.event]))
             context.tell(fact, len({row["event"] for row in rows}), len(events), "events")
-        crossing.identity_error = max(crossing.identity_error, ours.identity_error)
+        crossing.identity_error = max(crossing.identity_error, of_support.identity_error)
     model = pair.base.model
     summary = {
         "num_layers": base.num_layers,
@@ -104,8 +105,8 @@ def _stored(fact: Fact, rows: list[dict[str, Any]], summary: dict[str, Any]) -> 
 
 
 def _row(cell: Cell, event: Event) -> dict[str, Any]:
-    kinds = {event.base_id: "base", event.descendant_id: "descendant"}
-    tops = dict(zip(CELLS, cell.top_1, strict=True))
+    owners = {event.base_id: "base", event.descendant_id: "descendant"}
+    top_1 = dict(zip(CELLS, cell.top_1, strict=True))
     return {
         "event": cell.event,
         "index": event.prompt,
@@ -114,8 +115,8 @@ def _row(cell: Cell, event: Event) -> dict[str, Any]:
         "readout": cell.readout,
         "arm": cell.arm,
         **dict(zip(CELLS, cell.margins, strict=True)),
-        **{f"top_{name}": kinds.get(top, "other") for name, top in tops.items()},
-        "changed_after_base": int(tops["base_base"] != tops["base_desc"]),
-        "changed_after_desc": int(tops["desc_base"] != tops["desc_desc"]),
+        **{f"top_{name}": owners.get(token, "other") for name, token in top_1.items()},
+        "changed_after_base": int(top_1["base_base"] != top_1["base_desc"]),
+        "changed_after_desc": int(top_1["desc_base"] != top_1["desc_desc"]),
         "distance": cell.distance,
     }

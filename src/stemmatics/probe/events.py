@@ -1,4 +1,4 @@
-"""Facts about where a base and its descendant part: events, found or given."""
+"""Facts about where a base and its descendant disagree: events found on prompts, or given."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from stemmatics.core.facts import Fact
 from stemmatics.facts.events import EARLIER, EVENTS, LATER, MANIFEST
 from stemmatics.lm.crossing.events import (
     Event,
+    GreedyDecoder,
     Prompt,
-    Speaker,
     earlier_prefixes,
-    first_divergences,
+    first_disagreements,
     later_disagreements,
 )
 from stemmatics.lm.crossing.models import Uncrossable
@@ -26,38 +26,38 @@ from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.pairs import (
     Pair,
+    crossing_refusal,
+    greedy_decoder,
     is_undamaged,
     load_pair,
     pair_key,
-    speaker,
-    why_uncrossable,
 )
 from stemmatics.probe.private import write_events
 from stemmatics.probe.sources import corpus_of, documents_of, records_of
 
-# tokens of a prompt where nothing is known of it yet
+# assumed length of a prompt in a cost estimate
 _PROMPT_TOKENS = 64
 
 
 class Events:
-    """First divergences of a pair on prompts, with control supports; or the events of a manifest."""
+    """First disagreements of a pair on prompts, with control supports; or the events of a manifest."""
 
     def group(self, fact: Fact) -> str:
-        """One load a pair."""
+        """Batching key: one load a pair."""
         return pair_key(fact)
 
     def cost(self, fact: Fact) -> Cost:
-        """Prompts and the longest replies, through both models."""
+        """Prompts with the longest replies, through both models."""
         tokens = num_prompts(fact) * (_PROMPT_TOKENS + int(fact.params["max_new_tokens"]))
         return forward_cost(fact.needs["base"], 2 * tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row a prompt and support; prefixes and tokens go to ``private/``."""
         if is_undamaged(facts[0], context):
-            yield from each(facts, lambda fact: _nothing_parts(fact, context))
+            yield from each(facts, lambda fact: _undamaged(fact, context))
             return
         pair = load_pair(facts[0], context)
-        refusal = why_uncrossable(pair)
+        refusal = crossing_refusal(pair)
         if refusal:
             yield from each(facts, lambda fact: _refused(fact, refusal, context))
         else:
@@ -65,63 +65,62 @@ class Events:
 
 
 def num_prompts(fact: Fact) -> int:
-    """Prompts that are asked: all of the corpus, or as many as the fact allows."""
+    """Number of prompts used: all of the corpus, or as many as the fact allows."""
     return min(int(fact.needs["corpus"].params["num_documents"]), int(fact.params["max_prompts"]))
 
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     items = _items(fact)
     if fact.params["supports"] == [MANIFEST]:
-        events, without = _given(items, pair), {}
-    else:
-        try:
-            events, without = _found(fact, items, pair, context)
-        except Uncrossable as refusal:
-            # a prompt can be written otherwise, a text is as it is
-            if fact.params.get("opening_tokens") is None:
-                raise
-            return _refused(fact, refusal.reason, context)
-    return _stored(fact, items, events, without, context)
+        return _stored(fact, items, _given(items, pair), {}, context)
+    try:
+        events, without_event = _found(fact, items, pair, context)
+    except Uncrossable as refusal:
+        # prompts can be rewritten by the user, a text can't
+        if fact.params.get("opening_tokens") is None:
+            raise
+        return _refused(fact, refusal.reason, context)
+    return _stored(fact, items, events, without_event, context)
 
 
 def _items(fact: Fact) -> list[Mapping[str, Any]]:
-    """Records that hold prompts or events; the documents of a text where openings are asked for."""
+    """Records with prompts or events; the documents of a text if their openings are the prompts."""
     corpus = fact.needs["corpus"]
     if fact.params.get("opening_tokens") is None:
         return list(records_of(corpus)())
     if corpus_of(corpus).role != "text":
         raise UserError(
-            f"openings are asked of {corpus.label!r}",
-            "it holds records, whose prompts are whole as they are",
+            f"`opening_tokens` is set, but {corpus.label!r} is not a text",
+            "its records already are prompts",
             "Leave `opening_tokens` out, or name a corpus with `role: text`",
         )
-    return [{"text": one.text, "category": one.register} for one in documents_of(corpus)()]
+    return [{"text": document.text, "category": document.register} for document in documents_of(corpus)()]
 
 
-def _nothing_parts(fact: Fact, context: Context) -> Made:
-    """Damage of size 0: the copy says what the base says, and neither has to be asked."""
+def _undamaged(fact: Fact, context: Context) -> Made:
+    """Damage of scale 0: the copy agrees with the base, so neither has to decode."""
     items = _items(fact)
-    return _stored(fact, items, [], dict.fromkeys(_asked(fact, items), "agreed"), context)
+    return _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "agreed"), context)
 
 
 def _refused(fact: Fact, refusal: str, context: Context) -> Made:
-    """A pair that can't be crossed: nobody is asked."""
+    """A pair that can't be crossed: no prompt is used."""
     items = _items(fact)
-    made = _stored(fact, items, [], dict.fromkeys(_asked(fact, items), "refused"), context)
+    made = _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "refused"), context)
     return replace(made, extra={**made.extra, "refusal": refusal})
 
 
-def _asked(fact: Fact, items: Sequence[Any]) -> list[int]:
-    """Prompts taken evenly from the corpus."""
-    wanted = num_prompts(fact)
-    return [place * len(items) // wanted for place in range(wanted)]
+def _prompt_rows(fact: Fact, items: Sequence[Any]) -> list[int]:
+    """Rows of the corpus that are used, evenly spaced."""
+    number = num_prompts(fact)
+    return [position * len(items) // number for position in range(number)]
 
 
 def _stored(
     fact: Fact,
     items: Sequence[Mapping[str, Any]],
     events: Sequence[Event],
-    without: Mapping[int, str],
+    without_event: Mapping[int, str],
     context: Context,
 ) -> Made:
     documents = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
@@ -139,7 +138,7 @@ def _stored(
         }
 
     rows = [row(event.prompt, "event", event) for event in events]
-    rows += [row(index, outcome) for index, outcome in sorted(without.items())]
+    rows += [row(index, outcome) for index, outcome in sorted(without_event.items())]
     table = EVENTS.table("events", rows)
     return Made(fact, {"events": table}, {"private_sha256": write_events(fact, context, events)})
 
@@ -147,57 +146,59 @@ def _stored(
 def _found(
     fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context
 ) -> tuple[list[Event], dict[int, str]]:
-    base, descendant = speaker(pair.base, context), speaker(pair.descendant, context)
-    limit = int(fact.params["max_new_tokens"])
-    prompts, without = _prompts(fact, items, base.tokenizer, descendant.tokenizer)
-    fits = min(one.context_length or limit + 10**9 for one in (pair.base, pair.descendant))
-    short = [prompt for prompt in prompts if len(prompt.ids) + limit <= fits]
-    events, agreed = first_divergences(
+    base, descendant = greedy_decoder(pair.base, context), greedy_decoder(pair.descendant, context)
+    max_new_tokens = int(fact.params["max_new_tokens"])
+    prompts, without_event = _prompts(fact, items, base.tokenizer, descendant.tokenizer)
+    unlimited = max_new_tokens + 10**9
+    context_length = min(loaded.context_length or unlimited for loaded in (pair.base, pair.descendant))
+    short = [prompt for prompt in prompts if len(prompt.ids) + max_new_tokens <= context_length]
+    events, agreed = first_disagreements(
         base,
         descendant,
         short,
-        max_new_tokens=limit,
+        max_new_tokens=max_new_tokens,
         on_done=lambda done: context.tell(fact, done, len(short), "prompts"),
     )
-    without |= agreed
-    without |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
-    return [*events, *_controls(fact, base, descendant, events, context)], without
+    without_event |= agreed
+    without_event |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
+    return [*events, *_controls(fact, base, descendant, events, context)], without_event
 
 
 def _prompts(
     fact: Fact, items: Sequence[Mapping[str, Any]], base: TextTokenizer, descendant: TextTokenizer
 ) -> tuple[list[Prompt], dict[int, str]]:
-    """What is asked, and why the rest is not. An opening that many documents share is asked once."""
+    """Prompts as ids, and why other rows have none. An opening that documents share is used once."""
     opening = fact.params.get("opening_tokens")
+    rows = _prompt_rows(fact, items)
     if opening is None:
-        return [
-            Prompt(index, _same_ids(base, descendant, items[index], index)) for index in _asked(fact, items)
-        ], {}
+        return [Prompt(index, _same_ids(base, descendant, items[index], index)) for index in rows], {}
     prompts: dict[tuple[int, ...], Prompt] = {}
-    without: dict[int, str] = {}
-    for index in _asked(fact, items):
+    without_event: dict[int, str] = {}
+    for index in rows:
         ids = _same_ids(base, descendant, items[index], index)[:opening] if items[index]["text"] else ()
         if not ids:
-            without[index] = "empty"
+            without_event[index] = "empty"
         elif ids in prompts:
-            without[index] = "duplicate"
+            without_event[index] = "duplicate"
         else:
             prompts[ids] = Prompt(index, ids)
-    return list(prompts.values()), without
+    return list(prompts.values()), without_event
 
 
 def _controls(
-    fact: Fact, base: Speaker, descendant: Speaker, events: Sequence[Event], context: Context
+    fact: Fact, base: GreedyDecoder, descendant: GreedyDecoder, events: Sequence[Event], context: Context
 ) -> list[Event]:
-    supports, limit = fact.params["supports"], int(fact.params["max_new_tokens"])
-    found: list[Event] = []
-    # a generator each, so that asking for one control does not move the other
-    later, earlier = np.random.default_rng(fact.seed(context.seed)).spawn(2)
+    supports, max_new_tokens = fact.params["supports"], int(fact.params["max_new_tokens"])
+    controls: list[Event] = []
+    # a generator for each, so that leaving out one control does not change the other
+    later_rng, earlier_rng = np.random.default_rng(fact.seed(context.seed)).spawn(2)
     if LATER in supports:
-        found += later_disagreements(base, descendant, events, max_new_tokens=limit, rng=later)
+        controls += later_disagreements(
+            base, descendant, events, max_new_tokens=max_new_tokens, rng=later_rng
+        )
     if EARLIER in supports:
-        found += earlier_prefixes(events, earlier)
-    return found
+        controls += earlier_prefixes(events, earlier_rng)
+    return controls
 
 
 def _same_ids(
@@ -206,15 +207,15 @@ def _same_ids(
     prompt = next((item[name] for name in ("messages", "prompt", "text") if item.get(name)), None)
     if prompt is None:
         raise UserError(
-            f"prompt {index} is not there",
-            "a record of prompts has `prompt`, `messages` or `text`",
+            f"record {index} has no prompt",
+            "a prompt is in the field `prompt`, `messages` or `text`",
             f"Give one of them; the record has {', '.join(sorted(item))}",
         )
     ids = [tuple(encode_prompt(tokenizer, prompt)) for tokenizer in (base, descendant)]
     if ids[0] != ids[1]:
         raise Uncrossable(
-            f"prompt {index} has other token ids under the two checkpoints",
-            "the same ids must enter both; their chat templates or prefixes differ",
+            f"prompt {index} has different token ids under the two checkpoints",
+            "both must read the same ids; their chat templates or prefixes differ",
             "Give raw prompts as text",
         )
     return ids[0]
@@ -232,11 +233,11 @@ def _given(items: Sequence[Mapping[str, Any]], pair: Pair) -> list[Event]:
         try:
             if "prefix_ids" in item:
                 ids = tuple(int(number) for number in item["prefix_ids"])
-                tokens = int(item["base_id"]), int(item["descendant_id"])
+                base_id, descendant_id = int(item["base_id"]), int(item["descendant_id"])
                 num_new = int(item.get("num_new", 0))
             else:
                 ids = tuple(encode_prompt(tokenizer, item.get("messages") or item["prompt"]))
-                tokens = tuple(
+                base_id, descendant_id = (
                     _first_id(tokenizer, item, name, ids) for name in ("base_text", "descendant_text")
                 )
                 num_new = 0
@@ -246,21 +247,21 @@ def _given(items: Sequence[Mapping[str, Any]], pair: Pair) -> list[Event]:
                 f"{type(error).__name__}: {error}",
                 "Give prefix_ids, base_id and descendant_id, or prompt, base_text and descendant_text",
             ) from error
-        largest = max(*ids, *tokens)
-        if not ids or min(*ids, *tokens) < 0 or largest >= pair.base.num_ids:
+        known = range(pair.base.num_ids)
+        if not ids or any(token not in known for token in (*ids, base_id, descendant_id)):
             raise UserError(
-                f"event {index} of the manifest has no prefix or an id that the models lack",
-                f"their table ends at {pair.base.num_ids - 1}",
+                f"event {index} of the manifest has no prefix or an unknown token id",
+                f"the models' ids end at {pair.base.num_ids - 1}",
                 "Check that the manifest was made with this tokenizer",
             )
-        events.append(Event(index, index, MANIFEST, ids, *tokens, num_new))
+        events.append(Event(index, index, MANIFEST, ids, base_id, descendant_id, num_new))
     return events
 
 
 def _first_id(tokenizer: TextTokenizer, item: Mapping[str, Any], name: str, ids: Sequence[int]) -> int:
-    """The token with which a text begins after the prefix; after a template's header it begins anew.
+    """The first token of a text after the prefix; after a template's header the text is tokenized alone.
 
-    Raises ValueError where the text joins the prompt's last token: the prefix would be another.
+    Raises ValueError if the text merges with the prompt's last token, which would change the prefix.
     """
     text = str(item[name])
     if item.get("messages"):

@@ -1,4 +1,4 @@
-"""Facts about what an event's token does to the reply: each is forced, the descendant goes on."""
+"""Facts about what an event's token does to the reply: each is forced, the descendant continues."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from stemmatics.lm.crossing.forced import forced_replies, validator
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import num_prompts
-from stemmatics.probe.pairs import load_merged, speaker
+from stemmatics.probe.pairs import greedy_decoder, load_merged
 from stemmatics.probe.private import read_events
 from stemmatics.probe.sources import records_of
 
 
 class Forced:
-    """Scores the replies of the untouched descendant after each of the two tokens."""
+    """Judges the replies of the unmodified descendant after each of the two tokens."""
 
     def group(self, fact: Fact) -> str:
-        """One load a descendant."""
+        """Batching key: one load a descendant."""
         return fact.needs["descendant"].key
 
     def cost(self, fact: Fact) -> Cost:
@@ -29,8 +29,8 @@ class Forced:
         return forward_cost(fact.needs["descendant"], tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row an event whose item has a rule to be judged by; the replies are not stored."""
-        who = speaker(load_merged(facts[0].needs["descendant"], context), context)
+        """One row an event whose item has a rule; the replies are not stored."""
+        decoder = greedy_decoder(load_merged(facts[0].needs["descendant"], context), context)
 
         def made(fact: Fact) -> Made:
             items = list(records_of(fact.needs["corpus"])())
@@ -40,7 +40,7 @@ class Forced:
                 for event in read_events(fact.needs["events"], context)
                 if event.support == FIRST and rules[event.prompt] is not None
             ]
-            replies = forced_replies(who, events, max_new_tokens=int(fact.params["max_new_tokens"]))
+            replies = forced_replies(decoder, events, max_new_tokens=int(fact.params["max_new_tokens"]))
             rows = []
             for event, (after_base, after_descendant) in zip(events, replies, strict=True):
                 rule = rules[event.prompt]

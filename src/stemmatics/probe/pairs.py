@@ -1,4 +1,4 @@
-"""The two models of a pair in memory, and what a floor has in the descendant's place."""
+"""The two models of a pair in memory; for a floor, the base and a damaged copy of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Alter
 from stemmatics.lm.checkpoints.loading import Loaded, load
-from stemmatics.lm.crossing.events import Speaker
+from stemmatics.lm.crossing.events import GreedyDecoder
 from stemmatics.lm.crossing.models import Uncrossable
 from stemmatics.lm.crossing.pair import cross
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
@@ -26,7 +26,7 @@ class Pair:
 
 
 def pair_key(fact: Fact) -> str:
-    """Facts with the same answer share one load of a pair."""
+    """Batching key: facts with equal keys share one load of a pair."""
     return "/".join(fact.needs[role].key for role in ("base", "descendant", "noise") if role in fact.needs)
 
 
@@ -40,8 +40,8 @@ def load_pair(fact: Fact, context: Context) -> Pair:
     return Pair(base, descendant)
 
 
-def why_uncrossable(pair: Pair) -> str:
-    """Why the two can't be crossed; empty where they can. An answer like any other, kept in the store."""
+def crossing_refusal(pair: Pair) -> str:
+    """Why the two can't be crossed; empty if they can. A result like any other, kept in the store."""
     try:
         cross(pair.base, pair.descendant)
     except Uncrossable as refusal:
@@ -50,18 +50,18 @@ def why_uncrossable(pair: Pair) -> str:
 
 
 def refusal_of(events: Fact, context: Context) -> str:
-    """Why there are no events of a pair; empty where it can be crossed."""
+    """The stored reason why a pair has no events; empty if it can be crossed."""
     return str(context.ledger.fact_record(events.key).get("refusal", ""))
 
 
 def load_merged(fact: Fact, context: Context) -> Loaded:
-    """A checkpoint whose layers are its own: an adapter's weights are added to them."""
+    """A checkpoint with an adapter's weights merged into its layers."""
     allowed = {name: bool(fact.where.get(name)) for name in ("trust_remote_code", "allow_pickle")}
     return load(pin_of(fact, context), context.numerics, merge_adapter=True, **allowed)
 
 
 def is_undamaged(fact: Fact, context: Context) -> bool:
-    """Whether a floor's noise has the size 0, since the descendant lost nothing."""
+    """Whether a floor's noise has scale 0, because the descendant lost nothing."""
     if "noise" not in fact.needs:
         return False
     (row,) = context.ledger.read("noise_scale", fact.needs["noise"].key).to_pylist()
@@ -69,22 +69,22 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
 
 
 def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
-    """A copy of the base with the noise that a ``noise_scale`` fact found; the base itself at scale 0."""
+    """A copy of the base with noise of the scale of a ``noise_scale`` fact; unchanged at scale 0."""
     (row,) = context.ledger.read("noise_scale", noise.key).to_pylist()
-    copied = copy.deepcopy(base)
+    damaged_copy = copy.deepcopy(base)
     if row["scale"]:
-        add_noise(copied, row["scale"], noise.seed(context.seed))
-    return copied
+        add_noise(damaged_copy, row["scale"], noise.seed(context.seed))
+    return damaged_copy
 
 
 def add_noise(loaded: Loaded, scale: float, seed: int) -> None:
-    """Noise on every matrix, as the stage ``alter`` makes it; in place."""
+    """Add noise to every matrix, as the stage ``alter`` does; in place."""
     alter(loaded.model, Alter(kind="alter", init="base", change="noise", scale=scale), seed)
 
 
-def speaker(loaded: Loaded, context: Context) -> Speaker:
-    """A checkpoint that decodes and reads."""
-    return Speaker(
+def greedy_decoder(loaded: Loaded, context: Context) -> GreedyDecoder:
+    """A loaded checkpoint that decodes greedily."""
+    return GreedyDecoder(
         loaded.model,
         TextTokenizer(loaded.tokenizer),
         frozenset(loaded.stop_ids),

@@ -1,4 +1,4 @@
-"""Event prefixes and tokens: text of the user's, kept apart from the sums under ``private/``."""
+"""Event prefixes and tokens: the user's text, kept under ``private/`` apart from the sums."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _path(fact: Fact, context: Context) -> Path:
 
 
 def write_events(fact: Fact, context: Context, events: Iterable[Event]) -> str:
-    """One line an event, in the form that a manifest has; returns the file's hash."""
+    """Write one line an event, in the form of a manifest; returns the file's hash."""
     lines = [
         json.dumps(
             {
@@ -43,12 +43,12 @@ def read_events(fact: Fact, context: Context) -> list[Event]:
     """The events of an ``events`` fact.
 
     Raises:
-        UserError: the file is gone or not the one that was written.
+        UserError: the file is missing or was altered.
     """
     path = _path(fact, context)
     if not path.is_file() or sha256_of(path) != context.ledger.fact_record(fact.key).get("private_sha256"):
         raise UserError(
-            f"the events of {fact.label!r} can't be read again",
+            f"the events of {fact.label!r} can't be read",
             f"{path} is missing or was altered",
             f"Delete facts/{fact.key}.json in the run and run the study again",
         )

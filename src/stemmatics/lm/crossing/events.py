@@ -1,9 +1,9 @@
 """Events: a prefix and the two tokens that a base and its descendant would put after it.
 
-The base decodes greedily with its cache; the descendant then reads what was said in one pass, so
-the first position where it would have said something else is found without decoding twice.
+The base decodes greedily with its cache; the descendant then reads the continuation in one pass, so
+the first position where it would have chosen another token is found without decoding twice.
 
-Axes: B rows, L positions of a row, N positions asked for, V vocabulary.
+Axes: B rows, L positions of a row, N predicted positions, V vocabulary.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stemmatics.lm.scoring.batches import make_batches
 from stemmatics.lm.scoring.discover import answering, call_arguments
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
-# New tokens of each round: most pairs part early, and those that parted are not decoded further.
+# New tokens of each round: most pairs disagree early, and prompts with an event are not decoded further.
 ROUNDS = (8, 24, 96)
 # Logits of one pass: a quarter of a gigabyte in float32.
 LOGIT_ELEMENTS = 1 << 26
@@ -49,8 +49,8 @@ class Prompt:
 
 
 @dataclass(frozen=True)
-class Speaker:
-    """A checkpoint that decodes and reads."""
+class GreedyDecoder:
+    """A checkpoint that decodes greedily."""
 
     model: Any
     tokenizer: TextTokenizer
@@ -70,42 +70,44 @@ class Speaker:
         return [list(reply.ids) for reply in replies]
 
     @torch.inference_mode()
-    def would_say(self, prefixes: Sequence[Sequence[int]], said: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The most probable id at every position of ``said``, given what stands before it."""
+    def predict(
+        self, prefixes: Sequence[Sequence[int]], continuations: Sequence[Sequence[int]]
+    ) -> list[list[int]]:
+        """The most probable id at every position of each continuation, given what precedes it."""
         rows = [
-            _Row(place, (*prefix, *continuation[:-1]), len(prefix) - 1, len(continuation))
-            for place, (prefix, continuation) in enumerate(zip(prefixes, said, strict=True))
+            _Row(index, (*prefix, *continuation[:-1]), len(prefix) - 1, len(continuation))
+            for index, (prefix, continuation) in enumerate(zip(prefixes, continuations, strict=True))
         ]
-        found: dict[int, list[int]] = {}
-        most = max((row.num_asked for row in rows), default=1)
-        num_rows = max(1, LOGIT_ELEMENTS // (most * self.model.get_output_embeddings().weight.shape[0]))
+        predictions: dict[int, list[int]] = {}
+        longest = max((row.num_predicted for row in rows), default=1)
+        num_rows = max(1, LOGIT_ELEMENTS // (longest * self.model.get_output_embeddings().weight.shape[0]))
         for batch in make_batches(rows, self.token_budget):
             for start in range(0, len(batch), num_rows):
-                found |= self._top_1(batch[start : start + num_rows])
-        return [found[place] for place in range(len(rows))]
+                predictions |= self._top_1(batch[start : start + num_rows])
+        return [predictions[index] for index in range(len(rows))]
 
     def _top_1(self, batch: list[_Row]) -> dict[int, list[int]]:
         input_BL = right_padded([row.ids for row in batch])
-        rows_N = torch.cat([torch.full((row.num_asked,), place) for place, row in enumerate(batch)])
-        places_N = torch.cat([torch.arange(row.first, row.first + row.num_asked) for row in batch])
+        rows_N = torch.cat([torch.full((row.num_predicted,), number) for number, row in enumerate(batch)])
+        positions_N = torch.cat([torch.arange(row.first, row.first + row.num_predicted) for row in batch])
         head = self.model.get_output_embeddings()
-        own = head.forward
+        head_forward = head.forward
         device = self.model.device
-        rows_N, places_N = rows_N.to(device), places_N.to(device)
-        with answering(head, lambda hidden_BLD: own(hidden_BLD[rows_N, places_N][None])):
+        rows_N, positions_N = rows_N.to(device), positions_N.to(device)
+        with answering(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_N, positions_N][None])):
             logits_NV = self.model(input_BL.to(device), **call_arguments(self.model)).logits[0]
-        tops = iter(logits_NV.argmax(-1).tolist())
-        return {row.place: [next(tops) for _ in range(row.num_asked)] for row in batch}
+        top_1 = iter(logits_NV.argmax(-1).tolist())
+        return {row.index: [next(top_1) for _ in range(row.num_predicted)] for row in batch}
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A prefix with a continuation; from position ``first`` on, ``num_asked`` predictions are wanted."""
+    """A prefix with a continuation; ``num_predicted`` predictions are needed from position ``first`` on."""
 
-    place: int
+    index: int
     ids: tuple[int, ...]
     first: int
-    num_asked: int
+    num_predicted: int
 
     @property
     def length(self) -> int:
@@ -114,131 +116,141 @@ class _Row:
 
 
 def right_padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    """``input_BL``; a causal model does not see what stands to the right of a row."""
+    """``input_BL``; a causal model does not see what is to the right of a row."""
     input_BL = torch.zeros((len(rows), max(map(len, rows))), dtype=torch.long)
-    for place, ids in enumerate(rows):
-        input_BL[place, : len(ids)] = torch.as_tensor(ids)
+    for number, ids in enumerate(rows):
+        input_BL[number, : len(ids)] = torch.as_tensor(ids)
     return input_BL
 
 
 def rounds(max_new_tokens: int) -> Iterator[int]:
     """Sizes of the rounds, which add up to the limit."""
-    left = max_new_tokens
+    remaining = max_new_tokens
     for size in ROUNDS:
-        if left:
-            yield min(size, left)
-            left -= min(size, left)
-    while left > 0:
-        yield min(ROUNDS[-1], left)
-        left -= min(ROUNDS[-1], left)
+        if remaining:
+            yield min(size, remaining)
+            remaining -= min(size, remaining)
+    while remaining > 0:
+        yield min(ROUNDS[-1], remaining)
+        remaining -= min(ROUNDS[-1], remaining)
 
 
-def first_divergences(
-    base: Speaker,
-    descendant: Speaker,
+def first_disagreements(
+    base: GreedyDecoder,
+    descendant: GreedyDecoder,
     prompts: Sequence[Prompt],
     *,
     max_new_tokens: int,
     on_done: Callable[[int], None] = lambda _done: None,
 ) -> tuple[list[Event], dict[int, str]]:
-    """The first position of each prompt where the two would say different things, greedily.
+    """The first position of each prompt where the two would choose different tokens, greedily.
 
     Returns:
         Events, numbered from 0 in the order of the prompts, and for the other prompts, by row, why
         there is none: ``ended`` (both end the reply) or ``agreed`` (up to the limit).
     """
-    open_ = {prompt.index: (prompt, prompt.ids) for prompt in prompts}
-    found: dict[int, tuple[tuple[int, ...], int, int, int]] = {}
+    pending = {prompt.index: (prompt, prompt.ids) for prompt in prompts}
+    disagreements: dict[int, tuple[tuple[int, ...], int, int, int]] = {}
     ended: set[int] = set()
     for size in rounds(max_new_tokens):
-        if not open_:
+        if not pending:
             break
-        prefixes = [prefix for _, prefix in open_.values()]
-        said = base.decode(prefixes, size)
-        others = descendant.would_say(prefixes, said)
-        for (prompt, prefix), ours, theirs in zip(list(open_.values()), said, others, strict=True):
-            place = _stop(ours, theirs, base.stop_ids | descendant.stop_ids)
-            if place is None:
-                open_[prompt.index] = (prompt, (*prefix, *ours))
+        prefixes = [prefix for _, prefix in pending.values()]
+        continuations = base.decode(prefixes, size)
+        predictions = descendant.predict(prefixes, continuations)
+        for (prompt, prefix), base_ids, descendant_ids in zip(
+            list(pending.values()), continuations, predictions, strict=True
+        ):
+            position = _disagreement_or_end(base_ids, descendant_ids, base.stop_ids | descendant.stop_ids)
+            if position is None:
+                pending[prompt.index] = (prompt, (*prefix, *base_ids))
                 continue
-            del open_[prompt.index]
-            if ours[place] == theirs[place]:
+            del pending[prompt.index]
+            if base_ids[position] == descendant_ids[position]:
                 ended.add(prompt.index)
             else:
-                whole = (*prefix, *ours[:place])
-                found[prompt.index] = (whole, ours[place], theirs[place], len(whole) - len(prompt.ids))
-        on_done(len(prompts) - len(open_))
+                whole = (*prefix, *base_ids[:position])
+                tokens = base_ids[position], descendant_ids[position]
+                num_new = len(whole) - len(prompt.ids)
+                disagreements[prompt.index] = (whole, *tokens, num_new)
+        on_done(len(prompts) - len(pending))
     events = [
-        Event(number, prompt.index, FIRST, *found[prompt.index])
-        for number, prompt in enumerate(prompt for prompt in prompts if prompt.index in found)
+        Event(number, prompt.index, FIRST, *disagreements[prompt.index])
+        for number, prompt in enumerate(prompt for prompt in prompts if prompt.index in disagreements)
     ]
-    without = {
+    without_event = {
         prompt.index: "ended" if prompt.index in ended else "agreed"
         for prompt in prompts
-        if prompt.index not in found
+        if prompt.index not in disagreements
     }
-    return events, without
+    return events, without_event
 
 
-def _stop(ours: Sequence[int], theirs: Sequence[int], stop_ids: frozenset[int]) -> int | None:
-    """Where the two part or both end; None where they go on together."""
+def _disagreement_or_end(
+    base_ids: Sequence[int], descendant_ids: Sequence[int], stop_ids: frozenset[int]
+) -> int | None:
+    """The position where the two disagree or both end; None if they continue together."""
     return next(
         (
-            place
-            for place, (one, other) in enumerate(zip(ours, theirs, strict=True))
-            if one != other or one in stop_ids
+            position
+            for position, (base_id, descendant_id) in enumerate(zip(base_ids, descendant_ids, strict=True))
+            if base_id != descendant_id or base_id in stop_ids
         ),
         None,
     )
 
 
 def later_disagreements(
-    base: Speaker,
-    descendant: Speaker,
+    base: GreedyDecoder,
+    descendant: GreedyDecoder,
     events: Sequence[Event],
     *,
     max_new_tokens: int,
     rng: np.random.Generator,
 ) -> list[Event]:
-    """A random later position of the descendant's own reply where the base would say something else.
+    """A random later position of the descendant's own reply where the base would choose another token.
 
-    The descendant goes on from its own token up to the limit or its end; an event whose
+    The descendant continues from its own token up to the limit or its end; an event whose
     continuation has no such position is left out.
     """
-    going = [event for event in events if event.num_new + 1 < max_new_tokens]
-    drawn = rng.random(len(going))
-    starts = [(*event.prefix_ids, event.descendant_id) for event in going]
-    lengths = [max_new_tokens - event.num_new - 1 for event in going]
-    if not going:
+    continued = [event for event in events if event.num_new + 1 < max_new_tokens]
+    draws = rng.random(len(continued))
+    starts = [(*event.prefix_ids, event.descendant_id) for event in continued]
+    lengths = [max_new_tokens - event.num_new - 1 for event in continued]
+    if not continued:
         return []
-    said = [
+    continuations = [
         ids[:length] for ids, length in zip(descendant.decode(starts, max(lengths)), lengths, strict=True)
     ]
-    others = base.would_say(starts, said)
-    found = []
-    for event, start, ours, theirs, draw in zip(going, starts, said, others, drawn, strict=True):
+    predictions = base.predict(starts, continuations)
+    later = []
+    for event, start, descendant_ids, base_ids, draw in zip(
+        continued, starts, continuations, predictions, draws, strict=True
+    ):
         # the descendant's token may itself have ended its reply
-        end = 0 if event.descendant_id in descendant.stop_ids else len(ours)
-        end = next((place + 1 for place in range(end) if ours[place] in descendant.stop_ids), end)
-        places = [place for place in range(end) if ours[place] != theirs[place]]
-        if places:
-            place = places[int(draw * len(places))]
-            whole = (*start, *ours[:place])
-            new = event.num_new + 1 + place
-            found.append(Event(event.event, event.prompt, LATER, whole, theirs[place], ours[place], new))
-    return found
+        end = 0 if event.descendant_id in descendant.stop_ids else len(descendant_ids)
+        end = next(
+            (position + 1 for position in range(end) if descendant_ids[position] in descendant.stop_ids), end
+        )
+        candidates = [position for position in range(end) if descendant_ids[position] != base_ids[position]]
+        if candidates:
+            position = candidates[int(draw * len(candidates))]
+            prefix = (*start, *descendant_ids[:position])
+            tokens = base_ids[position], descendant_ids[position]
+            num_new = event.num_new + 1 + position
+            later.append(Event(event.event, event.prompt, LATER, prefix, *tokens, num_new))
+    return later
 
 
 def earlier_prefixes(events: Sequence[Event], rng: np.random.Generator) -> list[Event]:
     """The same two tokens after a random earlier prefix of the event's; one of a single token has none."""
-    found = []
+    earlier = []
     for event in events:
         length = len(event.prefix_ids)
         if length < 2:
             continue
         cut = int(rng.integers(1, length))
-        new = max(0, event.num_new - (length - cut))
-        found.append(
+        earlier.append(
             Event(
                 event.event,
                 event.prompt,
@@ -246,7 +258,7 @@ def earlier_prefixes(events: Sequence[Event], rng: np.random.Generator) -> list[
                 event.prefix_ids[:cut],
                 event.base_id,
                 event.descendant_id,
-                new,
+                max(0, event.num_new - (length - cut)),
             )
         )
-    return found
+    return earlier

@@ -1,8 +1,8 @@
-"""Force each of an event's two tokens, let a model go on, and judge the reply by a rule.
+"""Force each of an event's two tokens, let a model continue, and judge the reply by a rule.
 
-An item says its own rule: ``accepted`` answers with ``match`` (``first``, the default: an accepted
-answer is the first thing said; ``exact``: it is all that is said; ``number``: it is the last number
-said), or ``format``, a regular expression that the first line must match whole.
+An item brings its own rule: ``accepted`` answers with ``match`` (``first``, the default: the reply
+begins with an accepted answer; ``exact``: it is nothing else; ``number``: it is the last number of the
+reply), or ``format``, a regular expression that must match the whole first line.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.crossing.events import Event, Speaker
+from stemmatics.lm.crossing.events import Event, GreedyDecoder
 from stemmatics.lm.generation.generate import generate
 from stemmatics.lm.generation.replies import answers_first, matches_exactly, normalise_answer
 
@@ -31,18 +31,18 @@ _RULES: Mapping[str, Callable[[str, Sequence[str]], bool]] = {
 }
 
 
-def validator(item: Mapping[str, Any], place: str) -> Callable[[str], bool] | None:
-    """The rule of an item; None where it has none.
+def validator(item: Mapping[str, Any], name: str) -> Callable[[str], bool] | None:
+    """The rule of an item; None if it has none. ``name`` is what an error calls the item.
 
     Raises:
-        UserError: a rule that is not known, or an expression that can't be read.
+        UserError: an unknown rule, or an invalid regular expression.
     """
     if item.get("format"):
         try:
             pattern = re.compile(str(item["format"]))
         except re.error as error:
             raise UserError(
-                f"the format of {place} can't be read", str(error), "Write a regular expression"
+                f"the format of {name} is not a regular expression", str(error), "Fix the expression"
             ) from error
         return lambda reply: pattern.fullmatch(reply.strip().partition("\n")[0]) is not None
     accepted = [str(answer) for answer in item.get("accepted") or []]
@@ -51,35 +51,37 @@ def validator(item: Mapping[str, Any], place: str) -> Callable[[str], bool] | No
     rule = str(item.get("match", "first"))
     if rule not in _RULES:
         raise UserError(
-            f"{place} is judged by {rule!r}", "no such rule is known", f"Take one of {', '.join(_RULES)}"
+            f"{name} has the unknown rule {rule!r}",
+            "`match` says how a reply is compared with the accepted answers",
+            f"Use one of {', '.join(_RULES)}",
         )
     return lambda reply: _RULES[rule](reply, accepted)
 
 
 def forced_replies(
-    speaker: Speaker, events: Sequence[Event], *, max_new_tokens: int
+    decoder: GreedyDecoder, events: Sequence[Event], *, max_new_tokens: int
 ) -> list[tuple[str, str]]:
-    """What the model says after each event's prompt if the base's token, and if the descendant's, is forced.
+    """The model's replies to each event's prompt with the base's token forced, and with the descendant's.
 
-    The reply is what was generated up to the event, the forced token and up to ``max_new_tokens``
-    more, without special tokens. A forced stop token ends it.
+    A reply is what was generated up to the event, the forced token and up to ``max_new_tokens`` more,
+    without special tokens. A forced stop token ends it.
     """
     forced = [(event, token) for event in events for token in (event.base_id, event.descendant_id)]
-    going = [place for place, (_, token) in enumerate(forced) if token not in speaker.stop_ids]
+    continued = [index for index, (_, token) in enumerate(forced) if token not in decoder.stop_ids]
     replies = generate(
-        speaker.model,
-        speaker.tokenizer,
-        [(*forced[place][0].prefix_ids, forced[place][1]) for place in going],
+        decoder.model,
+        decoder.tokenizer,
+        [(*forced[index][0].prefix_ids, forced[index][1]) for index in continued],
         max_new_tokens=max_new_tokens,
-        stop_ids=sorted(speaker.stop_ids),
-        token_budget=speaker.token_budget,
+        stop_ids=sorted(decoder.stop_ids),
+        token_budget=decoder.token_budget,
     )
-    said = {place: reply.ids for place, reply in zip(going, replies, strict=True)}
+    continuations = {index: reply.ids for index, reply in zip(continued, replies, strict=True)}
     texts = []
-    for place, (event, token) in enumerate(forced):
-        new = event.prefix_ids[len(event.prefix_ids) - event.num_new :]
-        ids = [*new, token, *said.get(place, ())]
+    for index, (event, token) in enumerate(forced):
+        new_ids = event.prefix_ids[len(event.prefix_ids) - event.num_new :]
+        ids = [*new_ids, token, *continuations.get(index, ())]
         texts.append(
-            speaker.tokenizer.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+            decoder.tokenizer.hf.decode(ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
         )
     return list(zip(texts[::2], texts[1::2], strict=True))

@@ -1,4 +1,4 @@
-"""Which two checkpoints can be crossed: those that read one text alike and have layers of one shape."""
+"""Which two checkpoints can be crossed: same token ids for the same text, layers of the same shapes."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from stemmatics.lm.checkpoints.compat import Description, compare_descriptions
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.crossing.models import Crossable, Uncrossable
 
-_MOST_CHARACTERS = 80
-# findings of `lm.compat` that forbid it: other ids, other positions, other layers
+_MAX_CHARACTERS = 80
+# findings of `lm.checkpoints.compat` that rule crossing out: other ids, other positions, other layers
 _FORBIDDING = ("vocabulary", "vocabulary size", "tokens of one alone", "prefix ids", "RoPE", "architecture")
 
 
@@ -25,51 +25,53 @@ def cross(base: Loaded, descendant: Loaded) -> tuple[Crossable, Crossable]:
 
 def refuse_unlike(base: Loaded, descendant: Loaded) -> None:
     """Raise Uncrossable naming the first field in which the pair differs too much to be crossed."""
-    described = [
-        Description(one.pin, one.model.config, one.tokenizer, one.flags) for one in (base, descendant)
+    descriptions = [
+        Description(loaded.pin, loaded.model.config, loaded.tokenizer, loaded.flags)
+        for loaded in (base, descendant)
     ]
-    for finding in compare_descriptions(*described):
+    for finding in compare_descriptions(*descriptions):
         if finding.severity == "by_byte" or finding.field in _FORBIDDING:
             raise _unlike(base, descendant, finding.field, finding.a, finding.b)
     shapes = [
-        {name: tuple(weight.shape) for name, weight in one.model.named_parameters()}
-        for one in (base, descendant)
+        {name: tuple(weight.shape) for name, weight in loaded.model.named_parameters()}
+        for loaded in (base, descendant)
     ]
     for name in [*shapes[0], *shapes[1]]:
         # one of the two may tie its head to the embedding: the head's shape follows from the vocabulary
-        found = [str(side.get(name, "missing")) for side in shapes]
-        if found[0] != found[1] and not _is_head(base, descendant, name):
-            raise _unlike(base, descendant, f"shape of {name}", *found)
+        both = [str(shapes_by_name.get(name, "missing")) for shapes_by_name in shapes]
+        if both[0] != both[1] and not _is_head(base, descendant, name):
+            raise _unlike(base, descendant, f"shape of {name}", *both)
 
 
 def _is_head(base: Loaded, descendant: Loaded, name: str) -> bool:
-    heads = [one.model.get_output_embeddings().weight for one in (base, descendant)]
-    named = [dict(one.model.named_parameters()).get(name) for one in (base, descendant)]
+    models = [loaded.model for loaded in (base, descendant)]
+    heads = [model.get_output_embeddings().weight for model in models]
+    named = [dict(model.named_parameters()).get(name) for model in models]
     is_head = any(weight is head for weight, head in zip(named, heads, strict=True))
     return is_head and heads[0].shape == heads[1].shape
 
 
 def _unlike(base: Loaded, descendant: Loaded, field: str, first: str, second: str) -> Uncrossable:
-    values = "it is {} in the first and {} in the second".format(*_where_they_part(str(first), str(second)))
+    values = "it is {} in the first and {} in the second".format(*_around_difference(str(first), str(second)))
     return Uncrossable(
         f"{base.pin.source} and {descendant.pin.source} can't be crossed: {field} differs",
         values,
         "Cross a descendant with the base that it was trained from",
-        # a source may be a path, which is nobody else's business
+        # sources are left out of the stored reason: they may be paths
         reason=f"{field} differs: {values}",
     )
 
 
-def _where_they_part(first: str, second: str) -> list[str]:
+def _around_difference(first: str, second: str) -> list[str]:
     """Both values, cut around the first character that differs: a vocabulary may be listed whole."""
-    same = next(
-        (place for place, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]),
+    num_equal = next(
+        (position for position, pair in enumerate(zip(first, second, strict=False)) if pair[0] != pair[1]),
         min(len(first), len(second)),
     )
-    start = max(0, same - _MOST_CHARACTERS // 2)
+    start = max(0, num_equal - _MAX_CHARACTERS // 2)
     shown = []
     for value in (first, second):
-        part = value[start : start + _MOST_CHARACTERS]
-        before, after = "..." if start else "", "..." if len(value) > start + _MOST_CHARACTERS else ""
+        part = value[start : start + _MAX_CHARACTERS]
+        before, after = "..." if start else "", "..." if len(value) > start + _MAX_CHARACTERS else ""
         shown.append(f"{before}{part}{after}")
     return shown

@@ -2,27 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import ClassVar
 
 import numpy as np
 
 from stemmatics.core.facts import Fact
-from stemmatics.core.results import Estimate
+from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
 from stemmatics.measure.depth.across import across_pairs
-from stemmatics.measure.depth.contrast import contrast_estimates, contrast_questions
-from stemmatics.measure.depth.estimate import NAME, PairEstimates
-from stemmatics.measure.depth.needs import DepthSettings, questions
-from stemmatics.measure.depth.sentences import findings
+from stemmatics.measure.depth.charts import charts
+from stemmatics.measure.depth.contrast import contrast_results
+from stemmatics.measure.depth.estimate import NAME, PairEstimator
+from stemmatics.measure.depth.needs import contrast_pairs, pairs_to_cross
+from stemmatics.measure.depth.sentences import refusals, sentences
+from stemmatics.measure.depth.settings import DepthSettings
+from stemmatics.measure.depth.tables import tables as report_tables
 
 
 class Depth:
-    """Both late stacks on both earlier states, at the positions where base and descendant part."""
+    """Both late stacks on both earlier states, at the positions where base and descendant disagree."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "Depth"
     question: ClassVar[str] = (
         "Is the late change portable, or does it need the earlier layers that were trained with it?"
@@ -31,27 +33,28 @@ class Depth:
 
     def needs(self, pinned: Pinned, settings: DepthSettings) -> list[Fact]:
         """Events, crossed cells, floors and forced tokens of every pair; those of a contrast."""
-        asked = [*questions(pinned, settings), *contrast_questions(pinned, settings)]
-        return [fact for question in asked for fact in question.facts()]
+        pairs = [
+            *pairs_to_cross(pinned, settings),
+            *(pair.facts for pair in contrast_pairs(pinned, settings)),
+        ]
+        return [fact for pair in pairs for fact in pair.all()]
 
     def estimate(
         self, pinned: Pinned, settings: DepthSettings, tables: Tables, rng: np.random.Generator
-    ) -> list[Estimate]:
-        """Effects, interaction and share of every pair, and over pairs and seeds."""
-        done = [
-            PairEstimates(question, tables, rng)
-            for question in questions(pinned, settings)
-            if tables.has(question.cross)
+    ) -> list[Result]:
+        """Effects, interaction and share of every pair, over pairs, and over the seeds of a contrast."""
+        pairs = [
+            PairEstimator(facts, tables, rng)
+            for facts in pairs_to_cross(pinned, settings)
+            if tables.has(facts.cross)
         ]
-        found = [estimate for pair in done for estimate in pair.all()]
-        crossed = [pair for pair in done if not pair.crossed.refusal]
-        found += [*across_pairs(crossed, rng), *contrast_estimates(pinned, settings, tables, rng)]
-        # a pair that is refused on a manifest may stand in a contrast on the same one
-        return list({one.id: one for one in found}.values())
+        results = [result for pair in pairs for result in pair.results()]
+        results += across_pairs([pair for pair in pairs if pair.refusal() is None], rng)
+        results += contrast_results(contrast_pairs(pinned, settings), tables, rng)
+        # a pair refused on a manifest may stand in a contrast on the same manifest
+        return list({result.id: result for result in results}.values())
 
-    def findings(
-        self, pinned: Pinned, settings: DepthSettings, estimates: Mapping[str, Estimate]
-    ) -> Findings:
+    def findings(self, pinned: Pinned, settings: DepthSettings, results: Results) -> Findings:
         """Sentences, tables and figures."""
         del pinned, settings
-        return findings(estimates)
+        return Findings(sentences(results), report_tables(results), charts(results), refusals(results))

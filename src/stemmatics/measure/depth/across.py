@@ -1,68 +1,58 @@
-"""Over all pairs that parted on the same prompts: every family counts the same."""
+"""Over all pairs on the same prompts: every family has the same weight."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from stemmatics.core.results import Estimate
-from stemmatics.math.factorial import Cells, factorial
-from stemmatics.measure.depth.estimate import NAME, PairEstimates, statistics_of
-from stemmatics.measure.present import estimate_from
+from stemmatics.math.factorial import EFFECTS, Cells, factorial
+from stemmatics.measure.depth.estimate import NAME, PairEstimator, factorial_estimates
+from stemmatics.measure.present import ResultBuilder
 
 
-def across_pairs(pairs: Sequence[PairEstimates], rng: np.random.Generator) -> list[Estimate]:
-    """One set a source of events with two pairs or more; pairs without events are left out."""
-    found = []
-    for source in dict.fromkeys(pair.question.source for pair in pairs):
-        # where the earlier states are the same there is nothing to cross
-        mine = [
+def across_pairs(pairs: Sequence[PairEstimator], rng: np.random.Generator) -> list[Estimate]:
+    """Means over the pairs of each corpus that has two or more with events and with different states."""
+    estimates = []
+    for corpus in dict.fromkeys(pair.facts.corpus for pair in pairs):
+        members = [
             pair
             for pair in pairs
-            if pair.question.source == source and not pair.note and pair.main().num_events
+            if pair.facts.corpus == corpus and not pair.has_same_states and pair.main_events().num_events
         ]
-        if len(mine) > 1:
-            found += _balanced(source, mine, rng)
-    return found
+        if len(members) > 1:
+            estimates += _balanced_means(corpus, members, rng)
+    return estimates
 
 
-def _balanced(source: str, pairs: Sequence[PairEstimates], rng: np.random.Generator) -> list[Estimate]:
-    rows = [pair.main() for pair in pairs]
-    names = Cells.__dataclass_fields__
-    cells = Cells(*(np.concatenate([getattr(one.cells, name) for one in rows]) for name in names))
+def _balanced_means(corpus: str, pairs: Sequence[PairEstimator], rng: np.random.Generator) -> list[Estimate]:
+    events = [pair.main_events() for pair in pairs]
+    columns = Cells.__dataclass_fields__
+    cells = Cells(*(np.concatenate([getattr(each.cells, name) for each in events]) for name in columns))
 
-    def spread(labels: Sequence[str]) -> np.ndarray[tuple[int], np.dtype[np.str_]]:
-        return np.repeat(np.array(labels), [one.num_events for one in rows])
+    def by_event(labels: Sequence[str]) -> npt.NDArray[np.str_]:
+        return np.repeat(np.array(labels), [each.num_events for each in events])
 
-    result = factorial(
+    effects = factorial(
         cells,
-        np.concatenate([one.index_E for one in rows]),
+        np.concatenate([each.index_E for each in events]),
         rng=rng,
-        pairs_E=spread([pair.question.descendant for pair in pairs]),
-        families_E=spread([pair.question.family for pair in pairs]),
+        pairs_E=by_event([pair.facts.descendant for pair in pairs]),
+        families_E=by_event([pair.facts.family for pair in pairs]),
     )
-    facts = [pair.question.cross for pair in pairs]
-    found = [
-        estimate_from(
-            interval,
-            measure=NAME,
-            quantity=f"depth.all.{quantity}",
-            subject={"events": source, "over": "prompts"},
-            units=units,
-            facts=facts,
-            note=f"family-balanced mean over {result.num_pairs} pairs of {result.num_families} families",
-        )
-        for quantity, interval, units in statistics_of(result)
-    ]
-    return found + [
-        estimate_from(
-            interval,
-            measure=NAME,
-            quantity=f"depth.all.{quantity}",
-            subject={"events": source, "over": "families"},
-            units="logits",
-            facts=facts,
-        )
-        for quantity, interval in result.between_families.items()
+    builder = ResultBuilder(NAME, {"events": corpus}, [pair.facts.cross for pair in pairs])
+    return [
+        builder.number(
+            "all.pairs", float(effects.num_pairs), n=effects.num_pairs, unit="pair", units="pairs"
+        ),
+        builder.number(
+            "all.families", float(effects.num_families), n=effects.num_pairs, unit="pair", units="families"
+        ),
+        *factorial_estimates(builder.about(over="prompts"), effects, "all."),
+        *(
+            builder.interval(f"all.{name}", effects.between_families[name], units="logits", over="families")
+            for name in EFFECTS
+        ),
     ]

@@ -1,4 +1,4 @@
-"""Crossed cells as the arrays that the estimators take.
+"""Stored cells as the arrays that the estimators take.
 
 Axes: E events.
 """
@@ -12,18 +12,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact
-from stemmatics.facts.cross import CELLS
+from stemmatics.facts.cross import BASE, CELLS, DESCENDANT, MAIN_ARM, OWN
 from stemmatics.math.factorial import Cells
 from stemmatics.measure.base import Tables
 
-DESCENDANT, BASE, OWN = "descendant", "base", "own"
-READOUTS = (DESCENDANT, BASE, OWN)
-MAIN, PERMUTED = "main", "permuted"
-
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """Events of one support, readout, boundary and arm, in the order of their numbers."""
+class CrossedEvents:
+    """Events of one support, readout, boundary and arm, in the order of their numbers.
+
+    ``index_E`` is the prompt's row in the corpus; ``changed_after_base_E`` says whether the top token
+    changes with the late layers on the base's state, ``changed_after_desc_E`` on the descendant's;
+    ``distance_E`` is the distance of the two states as a share of the base's length.
+    """
 
     cells: Cells
     index_E: npt.NDArray[np.int64]
@@ -33,21 +34,20 @@ class Rows:
 
     @property
     def num_events(self) -> int:
-        """How many there are."""
+        """Number of events."""
         return len(self.index_E)
 
 
-class Crossed:
-    """A ``cross`` fact's tables, read once."""
+class StoredCells:
+    """The tables of a ``cross`` fact, read once."""
 
     def __init__(self, fact: Fact, tables: Tables) -> None:
-        self.fact = fact
-        self._frame = _columns(tables.read(fact, "cells"))
+        self._columns = _columns(tables.read(fact, "cells"))
         (self.summary,) = tables.read(fact, "crossing").to_pylist()
 
     @property
     def refusal(self) -> str:
-        """Why the pair was not crossed; empty where it was."""
+        """Why the pair was not crossed; empty if it was."""
         return str(self.summary.get("refusal") or "")
 
     @property
@@ -58,51 +58,53 @@ class Crossed:
     @property
     def boundaries(self) -> list[int]:
         """All boundaries of the profile."""
-        return sorted({int(number) for number in self._frame["boundary"]})
+        return sorted({int(boundary) for boundary in self._columns["boundary"]})
 
     @property
-    def arms(self) -> list[str]:
-        """States that stood in the descendant's place, its own left out."""
-        return sorted({str(name) for name in self._frame["arm"]} - {MAIN})
+    def control_arms(self) -> list[str]:
+        """States that replaced the descendant's, other than its own."""
+        return sorted({str(arm) for arm in self._columns["arm"]} - {MAIN_ARM})
 
     @property
     def largest_distance(self) -> float:
-        """Of the two earlier states, over all events and boundaries; NaN without events."""
-        mine = self._frame["distance"][self._frame["arm"] == MAIN]
-        return float(mine.max()) if mine.size else float("nan")
+        """Largest distance of the two earlier states over events and boundaries; NaN without events."""
+        distances = self._columns["distance"][self._columns["arm"] == MAIN_ARM]
+        return float(distances.max()) if distances.size else float("nan")
 
-    def rows(
-        self, support: str, *, readout: str = DESCENDANT, boundary: int | None = None, arm: str = MAIN
-    ) -> Rows:
-        """Rows of one kind; ``own`` lets the late stack's owner read out."""
-        wanted = self.main_boundary if boundary is None else boundary
-        if readout == OWN:
-            parts = {
-                name: self.rows(support, readout=name, boundary=wanted, arm=arm)
-                for name in (BASE, DESCENDANT)
-            }
-            base, descendant = parts[BASE].cells, parts[DESCENDANT].cells
-            cells = Cells(
-                base.base_base_E,
-                descendant.base_descendant_E,
-                base.descendant_base_E,
-                descendant.descendant_descendant_E,
-            )
-            other = parts[DESCENDANT]
-            return Rows(
-                cells, other.index_E, other.changed_after_base_E, other.changed_after_desc_E, other.distance_E
-            )
-        frame = self._frame
-        keep = (frame["support"] == support) & (frame["readout"] == readout)
-        keep &= (frame["boundary"] == wanted) & (frame["arm"] == arm)
-        order = np.argsort(frame["event"][keep], kind="stable")
-        picked = {name: column[keep][order] for name, column in frame.items()}
-        return Rows(
-            Cells(*(picked[name].astype(np.float64) for name in CELLS)),
-            picked["index"],
-            picked["changed_after_base"],
-            picked["changed_after_desc"],
-            picked["distance"],
+    def events(
+        self, support: str, *, readout: str = DESCENDANT, boundary: int | None = None, arm: str = MAIN_ARM
+    ) -> CrossedEvents:
+        """Events of one kind, at the main boundary if none is given."""
+        at = self.main_boundary if boundary is None else boundary
+        if readout != OWN:
+            return self._stored(support, readout, at, arm)
+        base, descendant = (self._stored(support, name, at, arm) for name in (BASE, DESCENDANT))
+        cells = Cells(
+            base.cells.base_base_E,
+            descendant.cells.base_descendant_E,
+            base.cells.descendant_base_E,
+            descendant.cells.descendant_descendant_E,
+        )
+        return CrossedEvents(
+            cells,
+            descendant.index_E,
+            descendant.changed_after_base_E,
+            descendant.changed_after_desc_E,
+            descendant.distance_E,
+        )
+
+    def _stored(self, support: str, readout: str, boundary: int, arm: str) -> CrossedEvents:
+        columns = self._columns
+        keep = (columns["support"] == support) & (columns["readout"] == readout)
+        keep &= (columns["boundary"] == boundary) & (columns["arm"] == arm)
+        order = np.argsort(columns["event"][keep], kind="stable")
+        rows = {name: column[keep][order] for name, column in columns.items()}
+        return CrossedEvents(
+            Cells(*(rows[name].astype(np.float64) for name in CELLS)),
+            rows["index"],
+            rows["changed_after_base"],
+            rows["changed_after_desc"],
+            rows["distance"],
         )
 
 

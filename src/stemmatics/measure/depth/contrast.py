@@ -1,105 +1,83 @@
-"""A controlled experiment: the interaction of one arm less that of the other, seed by seed."""
+"""A controlled experiment: interaction of the second arm minus that of the first, seed by seed.
+
+Axes: E items (the same events in both arms), S seeds.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
-from stemmatics.core.results import Estimate
+from stemmatics.core.results import Estimate, Result
 from stemmatics.facts.events import MANIFEST
-from stemmatics.facts.pinned import Pinned
 from stemmatics.math.factorial import FloatArray
-from stemmatics.math.intervals import Interval
 from stemmatics.math.rates import mean_interval
 from stemmatics.math.seeds import crossed_prompts_seeds, sign_flip_exact
 from stemmatics.measure.base import Tables
-from stemmatics.measure.depth.cells import Crossed
-from stemmatics.measure.depth.estimate import NAME, PairEstimates, exact
-from stemmatics.measure.depth.needs import DepthSettings, Question, on_manifest
-from stemmatics.measure.present import estimate_from
-
-ARMS = ("first", "second")
+from stemmatics.measure.depth.estimate import NAME, PairEstimator
+from stemmatics.measure.depth.needs import ContrastPair
+from stemmatics.measure.present import ResultBuilder
 
 
-def contrast_questions(pinned: Pinned, settings: DepthSettings) -> list[Question]:
-    """First arm seed by seed, then the second."""
-    if settings.contrast is None:
-        return []
-    found = []
-    for arm in (settings.contrast.first, settings.contrast.second):
-        for name in arm.descendants:
-            base = pinned.stemma.parent(name)
-            if base is None:
-                raise UserError(
-                    f"{name!r} in a contrast has no base",
-                    "it is crossed with one",
-                    "Declare its base",
-                    code=2,
-                )
-            found.append(on_manifest(pinned, settings, base, name, arm.events))
-    return found
-
-
-def contrast_estimates(
-    pinned: Pinned, settings: DepthSettings, tables: Tables, rng: np.random.Generator
-) -> list[Estimate]:
+def contrast_results(pairs: Sequence[ContrastPair], tables: Tables, rng: np.random.Generator) -> list[Result]:
     """Interaction of each trained model, their difference by seed, and over seeds.
 
-    The events of the two arms are the same items in the same order, so that the difference is paired
-    by item within a seed. Nothing where a model is missing, and the reason where a pair can't be crossed.
+    The events of the two arms are the same items in the same order, so the difference is paired by item
+    within a seed. Nothing if a model is missing; the refusals if a pair can't be crossed.
+
+    Raises:
+        UserError: arms with different numbers of events.
     """
-    asked = contrast_questions(pinned, settings)
-    if not asked or not all(tables.has(question.cross) for question in asked):
+    if not pairs or not all(tables.has(pair.facts.cross) for pair in pairs):
         return []
-    crossed = [Crossed(question.cross, tables) for question in asked]
-    if any(one.refusal for one in crossed):
-        return [
-            estimate
-            for question, one in zip(asked, crossed, strict=True)
-            if one.refusal
-            for estimate in PairEstimates(question, tables, rng).all()
-        ]
-    half = len(asked) // 2
-    values = [one.rows(MANIFEST).cells.interactions for one in crossed]
-    if len({one.size for one in values}) > 1:
+    estimators = [PairEstimator(pair.facts, tables, rng) for pair in pairs]
+    refusals = [refusal for estimator in estimators if (refusal := estimator.refusal()) is not None]
+    if refusals:
+        return list(refusals)
+    interactions = [estimator.stored.events(MANIFEST).cells.interactions for estimator in estimators]
+    if len({interactions_E.size for interactions_E in interactions}) > 1:
         raise UserError(
-            "the arms of the contrast have other numbers of events",
+            "the arms of the contrast have different numbers of events",
             "they are paired item by item",
             "Give both manifests the same items in the same order",
         )
-    found = []
-    for place, (question, interactions_E) in enumerate(zip(asked, values, strict=True)):
-        subject = {
-            "arm": ARMS[place // half],
-            "seed": str(place % half + 1),
-            "descendant": question.descendant,
-        }
-        interval = mean_interval(interactions_E, rng=rng, unit="item")
-        found.append(_estimate("contrast.interaction", interval, subject, [question.cross]))
-    differences_ES = np.stack([values[half + seed] - values[seed] for seed in range(half)], axis=1)
-    for seed in range(half):
-        interval = mean_interval(differences_ES[:, seed], rng=rng, unit="item")
-        facts = [asked[seed].cross, asked[half + seed].cross]
-        found.append(_estimate("contrast.by_seed", interval, {"seed": str(seed + 1)}, facts))
-    return found + _over_seeds(differences_ES, [question.cross for question in asked], rng)
-
-
-def _over_seeds(differences_ES: FloatArray, facts: list[Fact], rng: np.random.Generator) -> list[Estimate]:
-    both = crossed_prompts_seeds(differences_ES, rng=rng)
-    test = sign_flip_exact(differences_ES.mean(0))
-    found = [
-        _estimate("contrast.difference", both.seeds, {"noise": "seeds"}, facts),
-        _estimate("contrast.difference", both.combined, {"noise": "items and seeds"}, facts),
-    ]
-    for name, value in (("p", test.p_value), ("smallest_p", test.smallest_p)):
-        found.append(_estimate(f"contrast.{name}", exact(value, test.n, "seed"), {}, facts, units="p"))
-    return found
-
-
-def _estimate(
-    quantity: str, interval: Interval, subject: dict[str, str], facts: list[Fact], units: str = "logits"
-) -> Estimate:
-    return estimate_from(
-        interval, measure=NAME, quantity=f"depth.{quantity}", subject=subject, units=units, facts=facts
+    estimates: list[Estimate] = []
+    for pair, interactions_E in zip(pairs, interactions, strict=True):
+        builder = _builder([pair.facts.cross]).about(
+            arm=pair.arm, seed=str(pair.seed), descendant=pair.facts.descendant
+        )
+        mean = mean_interval(interactions_E, rng=rng, unit="item")
+        estimates.append(builder.interval("contrast.interaction", mean))
+    num_seeds = len(pairs) // 2
+    first_ES, second_ES = (
+        np.stack(interactions[start : start + num_seeds], axis=1) for start in (0, num_seeds)
     )
+    differences_ES = second_ES - first_ES
+    for first, second, difference_E in zip(
+        pairs[:num_seeds], pairs[num_seeds:], differences_ES.T, strict=True
+    ):
+        builder = _builder([first.facts.cross, second.facts.cross])
+        mean = mean_interval(difference_E, rng=rng, unit="item")
+        estimates.append(builder.interval("contrast.by_seed", mean, seed=str(first.seed)))
+    return [*estimates, *_over_seeds(differences_ES, [pair.facts.cross for pair in pairs], rng)]
+
+
+def _over_seeds(
+    differences_ES: FloatArray, facts: Sequence[Fact], rng: np.random.Generator
+) -> list[Estimate]:
+    builder = _builder(facts)
+    over = crossed_prompts_seeds(differences_ES, rng=rng)
+    test = sign_flip_exact(differences_ES.mean(0))
+    return [
+        builder.interval("contrast.difference", over.seeds, noise="seeds"),
+        builder.interval("contrast.difference", over.combined, noise="items and seeds"),
+        builder.number("contrast.p", test.p_value, n=test.n, unit="seed", units="p"),
+        builder.number("contrast.smallest_p", test.smallest_p, n=test.n, unit="seed", units="p"),
+    ]
+
+
+def _builder(facts: Sequence[Fact]) -> ResultBuilder:
+    return ResultBuilder(NAME, {}, facts, units="logits")

@@ -1,296 +1,281 @@
-"""Estimates of one pair: effects, profile, controls, floor, decisions."""
+"""Estimates of one pair: effects, profile, decisions, controls, floor."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
-from stemmatics.core.facts import Fact, Tag
-from stemmatics.core.results import Estimate
-from stemmatics.facts.cross import CELLS
-from stemmatics.facts.events import EARLIER, FIRST, LATER, MANIFEST
+from stemmatics.core.results import Category, Estimate, Refusal, Result
+from stemmatics.facts.cross import CELLS, DESCENDANT, MAIN_ARM, READOUTS
+from stemmatics.facts.events import EARLIER, FIRST, LATER, MANIFEST, OUTCOMES
 from stemmatics.math.equivalence import paired_score_interval
-from stemmatics.math.factorial import Effect, Factorial, factorial
-from stemmatics.math.factorial_profile import by_prompt, profile, share_of
-from stemmatics.math.intervals import Interval, unknown, wilson
-from stemmatics.math.rates import loss_rates, mean_interval
+from stemmatics.math.factorial import (
+    EFFECTS,
+    Effect,
+    Factorial,
+    event_mean,
+    event_means,
+    factorial,
+    no_events,
+    profile,
+    ratio_of_event_means,
+)
+from stemmatics.math.intervals import wilson
 from stemmatics.measure.base import Tables
-from stemmatics.measure.depth.cells import DESCENDANT, MAIN, READOUTS, Crossed, Rows
-from stemmatics.measure.depth.needs import Question
-from stemmatics.measure.present import estimate_from
+from stemmatics.measure.depth.cells import CrossedEvents, StoredCells
+from stemmatics.measure.depth.needs import PairFacts
+from stemmatics.measure.present import ResultBuilder
 
 NAME = "depth"
-FLOOR: Tag = "floor"
-REFUSED = "refused"
-DEGENERATE = "degenerate: the earlier states are the same, so that nothing is crossed"
-_EFFECTS = ("effect_after_base", "effect_after_descendant", "interaction")
+PORTABLE_SHARE = "portable_share"
+SAME, DIFFERENT = "same", "different"
 
 
-class PairEstimates:
-    """One question's numbers. ``subject`` of all: base, descendant, events."""
+class PairEstimator:
+    """Estimates of one pair on one corpus; their subject is base, descendant and events (the corpus)."""
 
-    def __init__(self, question: Question, tables: Tables, rng: np.random.Generator) -> None:
-        self.question = question
-        self.tables = tables
-        self.rng = rng
-        self.crossed = Crossed(question.cross, tables)
-        given = question.events.params["supports"] == [MANIFEST]
-        self.support = MANIFEST if given else FIRST
-        self.note = DEGENERATE if self.crossed.largest_distance == 0 else ""
+    def __init__(self, facts: PairFacts, tables: Tables, rng: np.random.Generator) -> None:
+        self.facts = facts
+        self.stored = StoredCells(facts.cross, tables)
+        self.support = MANIFEST if facts.is_on_manifest else FIRST
+        self._tables = tables
+        self._rng = rng
+        subject = {"base": facts.base, "descendant": facts.descendant, "events": facts.corpus}
+        self._builder = ResultBuilder(NAME, subject, (facts.cross,), unit="prompt")
 
-    def all(self) -> list[Estimate]:
-        """Everything that can be said of the pair; where it was refused, why."""
-        if self.crossed.refusal:
-            return [self._make(REFUSED, nothing(self.crossed.refusal), units="logits")]
-        found = [*self._counts(), *self._checks()]
+    def results(self) -> list[Result]:
+        """Every result of the pair; for one that could not be crossed, the refusal."""
+        refusal = self.refusal()
+        if refusal is not None:
+            return [refusal]
+        results: list[Result] = [*self._counts(), *self._checks(), *self._states()]
         for readout in READOUTS:
-            found += self._effects(self.crossed.rows(self.support, readout=readout), readout=readout)
-        found += [*self._cells(), *self._profile(), *self._decisions(), *self._controls()]
-        return [*found, *self._floor(), *self._forced()]
+            results += self._effects(readout)
+        results += [*self._margins(), *self._profile(), *self._decisions(), *self._controls()]
+        return [*results, *self._floor(), *self._forced()]
 
-    def main(self) -> Rows:
+    def refusal(self) -> Refusal | None:
+        """Why the pair has no interaction; None for a pair that was crossed."""
+        if not self.stored.refusal:
+            return None
+        fix = "cross a descendant with the base that it was trained from"
+        return self._builder.refusal("interaction", self.stored.refusal, fix)
+
+    def main_events(self) -> CrossedEvents:
         """The events behind the main numbers."""
-        return self.crossed.rows(self.support)
+        return self.stored.events(self.support)
 
-    def _make(
-        self,
-        quantity: str,
-        interval: Interval,
-        *,
-        units: str,
-        tag: Tag = "main",
-        facts: tuple[Fact, ...] | None = None,
-        about: Mapping[str, str] | None = None,
-    ) -> Estimate:
-        question = self.question
-        subject = {
-            "base": question.base,
-            "descendant": question.descendant,
-            "events": question.source,
-            **(about or {}),
-        }
-        return estimate_from(
-            interval,
-            measure=NAME,
-            quantity=f"depth.{quantity}",
-            subject=subject,
-            units=units,
-            facts=(question.cross,) if facts is None else facts,
-            tag=tag,
-            note=self.note,
-        )
+    @property
+    def has_same_states(self) -> bool:
+        """Whether the two earlier states are identical at every event and boundary: nothing to cross."""
+        return self.stored.largest_distance == 0
 
     def _counts(self) -> list[Estimate]:
-        rows = self.tables.read(self.question.events, "events").to_pylist()
+        """Prompts by outcome."""
+        rows = self._tables.read(self.facts.events, "events").to_pylist()
         outcomes = Counter(row["outcome"] for row in rows if row["support"] == self.support)
-        total = sum(outcomes.values())
-        facts = (self.question.events,)
+        builder = replace(self._builder.with_facts(self.facts.events), n=outcomes.total(), units="prompts")
         return [
-            self._make(
-                "prompts",
-                exact(float(outcomes[name]), total),
-                units="prompts",
-                facts=facts,
-                about={"outcome": name},
-            )
-            for name in ("event", "agreed", "ended", "too_long", "empty", "duplicate")
+            builder.number("prompts", float(outcomes[outcome]), outcome=outcome)
+            for outcome in OUTCOMES
+            if outcome != "refused"
         ]
 
     def _checks(self) -> list[Estimate]:
-        summary = self.crossed.summary
-        num_events = int(summary["num_events"])
-        error = exact(float(summary["identity_error"]), num_events, "event")
-        layers = exact(float(summary["num_layers"]), num_events, "event")
-        boundary = exact(float(self.crossed.main_boundary), num_events, "event")
-        rows = self.main()
+        """Identity, where the models were cut, and how far apart their states are."""
+        summary = self.stored.summary
+        builder = replace(self._builder, n=int(summary["num_events"]), unit="event")
+        events = self.main_events()
         return [
-            self._make("identity_error", error, units="share of the largest value", tag="control"),
-            self._make("layers", layers, units="layers"),
-            self._make("boundary", boundary, units="layer"),
-            self._make("distance", _mean(rows.distance_E, rows, self.rng), units="share of the base's state"),
+            builder.number(
+                "identity_error",
+                float(summary["identity_error"]),
+                units="share of the largest value",
+                tag="control",
+            ),
+            builder.number("layers", float(summary["num_layers"]), units="layers"),
+            builder.number("boundary", float(self.stored.main_boundary), units="layer"),
+            builder.interval(
+                "distance",
+                event_mean(events.distance_E, events.index_E, rng=self._rng),
+                units="share of the base's state",
+            ),
         ]
 
-    def _effects(self, rows: Rows, *, readout: str, arm: str = MAIN, tag: Tag = "main") -> list[Estimate]:
-        found = factorial(rows.cells, rows.index_E, rng=self.rng)
-        subject = {"support": self.support, "readout": readout, "arm": arm}
-        tag = "control" if readout != DESCENDANT and tag == "main" else tag
-        return [
-            self._make(quantity, interval, units=units, tag=tag, about=subject)
-            for quantity, interval, units in statistics_of(found)
-        ]
+    def _states(self) -> list[Category]:
+        """Whether the two earlier states differ; unknown without events."""
+        num_events = self.main_events().num_events
+        if not num_events:
+            return []
+        value, reason = DIFFERENT, "the earlier states differ"
+        if self.has_same_states:
+            value = SAME
+            reason = "the earlier states are identical, so the interaction is zero by construction"
+        return [self._builder.category("states", value, reason, n=num_events, unit="event")]
 
-    def _cells(self) -> list[Estimate]:
-        rows = self.main()
-        columns = (
-            rows.cells.base_base_E,
-            rows.cells.base_descendant_E,
-            rows.cells.descendant_base_E,
-            rows.cells.descendant_descendant_E,
+    def _effects(self, readout: str) -> list[Estimate]:
+        """Effects, interaction and share at the main boundary under one readout."""
+        events = self.stored.events(self.support, readout=readout)
+        builder = self._builder.about(support=self.support, readout=readout, arm=MAIN_ARM)
+        builder = replace(builder, tag="main" if readout == DESCENDANT else "control")
+        return factorial_estimates(builder, factorial(events.cells, events.index_E, rng=self._rng))
+
+    def _margins(self) -> list[Estimate]:
+        """Mean margin in each of the four cells."""
+        events = self.main_events()
+        cells = events.cells
+        margins_E4 = np.stack(
+            [
+                cells.base_base_E,
+                cells.base_descendant_E,
+                cells.descendant_base_E,
+                cells.descendant_descendant_E,
+            ],
+            axis=1,
         )
-        if not rows.num_events:
-            means = [nothing("no events")] * len(CELLS)
-        else:
-            ones_E = np.ones(rows.num_events)
-            found = loss_rates(np.stack(columns, axis=1), ones_E[:, None], rng=self.rng, groups=rows.index_E)
-            means = [by_prompt(one) for one in found]
+        means = event_means(margins_E4, events.index_E, rng=self._rng)
         return [
-            self._make("margin", mean, units="logits", about={"cell": name})
-            for name, mean in zip(CELLS, means, strict=True)
+            self._builder.interval("margin", mean, units="logits", cell=cell)
+            for cell, mean in zip(CELLS, means, strict=True)
         ]
 
     def _profile(self) -> list[Estimate]:
-        boundaries = self.crossed.boundaries
+        """Effects and share at every boundary; nothing if there is only one."""
+        boundaries = self.stored.boundaries
         if len(boundaries) < 2:
             return []
-        rows = [self.crossed.rows(self.support, boundary=boundary) for boundary in boundaries]
-        found = []
-        for boundary, at in zip(
-            boundaries, profile([one.cells for one in rows], rows[0].index_E, rng=self.rng), strict=True
-        ):
-            where = {"boundary": f"{boundary:03d}"}
-            found += [
-                self._make(f"profile.{name}", getattr(at, name), units="logits", about=where)
-                for name in _EFFECTS
+        events = [self.stored.events(self.support, boundary=boundary) for boundary in boundaries]
+        effects = profile([at.cells for at in events], events[0].index_E, rng=self._rng)
+        estimates = []
+        for boundary, at in zip(boundaries, effects, strict=True):
+            builder = self._builder.about(boundary=f"{boundary:03d}")
+            estimates += [
+                builder.interval(f"profile.{name}", getattr(at, name), units="logits") for name in EFFECTS
             ]
-            found.append(self._make("profile.portable_share", at.portable_share, units="share", about=where))
-        return found
+            estimates.append(builder.interval(f"profile.{PORTABLE_SHARE}", at.portable_share, units="share"))
+        return estimates
 
     def _decisions(self) -> list[Estimate]:
-        rows = self.main()
-        changed = {"base": rows.changed_after_base_E, "descendant": rows.changed_after_desc_E}
+        """Share of events whose top token changes when the late layers are swapped."""
+        events = self.main_events()
+        changed = {"base": events.changed_after_base_E, "descendant": events.changed_after_desc_E}
         return [
-            self._make(
+            self._builder.interval(
                 "top_1_changed",
-                wilson(int(flags_E.sum()), rows.num_events, unit="event"),
+                wilson(int(changed_E.sum()), events.num_events, unit="event"),
                 units="share of events",
-                about={"earlier_state": name},
+                earlier_state=state,
             )
-            for name, flags_E in changed.items()
+            for state, changed_E in changed.items()
         ]
 
     def _controls(self) -> list[Estimate]:
         """Other supports and other states: their interaction, also as a share of the main one."""
-        main = self.main()
-        others: dict[str, Rows] = {}
+        main = self.main_events()
+        controls: dict[str, CrossedEvents] = {}
         if self.support == FIRST:
-            others = {name: self.crossed.rows(name) for name in (LATER, EARLIER)}
-        others |= {arm: self.crossed.rows(self.support, arm=arm) for arm in self.crossed.arms}
-        found = []
-        for name, rows in others.items():
-            if not rows.num_events:
+            controls = {support: self.stored.events(support) for support in (LATER, EARLIER)}
+        controls |= {arm: self.stored.events(self.support, arm=arm) for arm in self.stored.control_arms}
+        estimates = []
+        for control, events in controls.items():
+            if not events.num_events:
                 continue
-            interaction = _mean(rows.cells.interactions, rows, self.rng)
-            share = share_of(
-                rows.cells.interactions, rows.index_E, main.cells.interactions, main.index_E, rng=self.rng
+            builder = replace(self._builder.about(control=control), tag="control")
+            interaction = event_mean(events.cells.interactions, events.index_E, rng=self._rng)
+            share = ratio_of_event_means(
+                events.cells.interactions,
+                events.index_E,
+                main.cells.interactions,
+                main.index_E,
+                rng=self._rng,
             )
-            found += [
-                self._make(
-                    "control.interaction", interaction, units="logits", tag="control", about={"control": name}
-                ),
-                self._make(
-                    "control.share", share, units="share of the main", tag="control", about={"control": name}
-                ),
+            estimates += [
+                builder.interval("control.interaction", interaction, units="logits"),
+                builder.interval("control.share", share, units="share of the main"),
             ]
-        return found
+        return estimates
 
-    def _floor(self) -> list[Estimate]:
-        floor, noise = self.question.floor, self.question.noise
-        if floor is None or noise is None:
+    def _floor(self) -> list[Result]:
+        """What damage of the same size reports; refused where there is no such damage."""
+        floor = self.facts.floor
+        if floor is None:
             return []
-        made = all(self.tables.has(fact) for fact in (floor.cross, noise))
-        if not made:
-            return [self._make("floor.interaction", nothing("the floor failed"), units="logits", tag=FLOOR)]
-        (row,) = self.tables.read(noise, "noise_scale").to_pylist()
-        lost = (row["descendant_nll_sum"] - row["base_nll_sum"]) / row["num_bytes"]
-        floor_crossed = Crossed(floor.cross, self.tables)
-        failure = row["failure"] or floor_crossed.refusal
-        scale = nothing(failure) if failure else exact(row["scale"], 1, "pair")
-        found = [
-            self._make("floor.loss", exact(lost, 1, "pair"), units="nats/byte", tag=FLOOR, facts=(noise,)),
-            self._make("floor.scale", scale, units="standard deviations", tag=FLOOR, facts=(noise,)),
+        builder = replace(self._builder, tag="floor")
+        if not (self._tables.has(floor.cross) and self._tables.has(floor.noise)):
+            return [builder.refusal("floor.interaction", "the floor failed", "see the failures of the run")]
+        (noise,) = self._tables.read(floor.noise, "noise_scale").to_pylist()
+        lost = (noise["descendant_nll_sum"] - noise["base_nll_sum"]) / noise["num_bytes"]
+        stored = StoredCells(floor.cross, self._tables)
+        failure = noise["failure"] or stored.refusal
+        of_noise = replace(builder.with_facts(floor.noise), n=1, unit="pair")
+        return [
+            of_noise.number("floor.loss", lost, units="nats/byte"),
+            of_noise.refusal("floor.scale", failure)
+            if failure
+            else of_noise.number("floor.scale", noise["scale"], units="standard deviations"),
+            *self._floor_effects(builder.with_facts(floor.cross, floor.noise), stored, failure),
         ]
-        if floor_crossed.refusal:
-            return found
-        rows = floor_crossed.rows(FIRST)
-        statistics = statistics_of(factorial(rows.cells, rows.index_E, rng=self.rng))
-        for quantity, interval, units in statistics:
-            if quantity in {*_EFFECTS, "portable_share"}:
-                known = nothing(failure) if failure else interval
-                found.append(
-                    self._make(f"floor.{quantity}", known, units=units, tag=FLOOR, facts=(floor.cross, noise))
-                )
-        return found
 
-    def _forced(self) -> list[Estimate]:
-        fact = self.question.forced
-        if fact is None or not self.tables.has(fact):
+    def _floor_effects(self, builder: ResultBuilder, stored: StoredCells, failure: str) -> Sequence[Result]:
+        if failure:
+            return [builder.refusal(f"floor.{name}", failure) for name in (*EFFECTS, PORTABLE_SHARE)]
+        events = stored.events(FIRST)
+        effects = factorial(events.cells, events.index_E, rng=self._rng)
+        return [
+            *(
+                builder.interval(f"floor.{name}", getattr(effects, name).interval, units="logits")
+                for name in EFFECTS
+            ),
+            builder.interval(f"floor.{PORTABLE_SHARE}", effects.portable_share, units="share"),
+        ]
+
+    def _forced(self) -> list[Result]:
+        """Share of valid replies after each of the two tokens, and the difference paired by event."""
+        fact = self.facts.forced
+        if fact is None or not self._tables.has(fact):
             return []
-        rows = self.tables.read(fact, "forced").to_pylist()
+        builder = replace(self._builder.with_facts(fact), units="share of events")
+        rows = self._tables.read(fact, "forced").to_pylist()
         if not rows:
             return [
-                self._make(
-                    "forced", nothing("no event has a rule to be judged by"), units="share", facts=(fact,)
+                builder.refusal(
+                    "forced",
+                    "no event has a rule to judge its reply by",
+                    "give prompts `accepted` answers or a `format`",
                 )
             ]
-        gained = sum(row["valid_after_descendant"] > row["valid_after_base"] for row in rows)
-        lost = sum(row["valid_after_descendant"] < row["valid_after_base"] for row in rows)
-        interval = paired_score_interval(gained, lost, len(rows), unit="event")
-        after = {
-            name: wilson(sum(row[f"valid_after_{name}"] for row in rows), len(rows), unit="event")
-            for name in ("base", "descendant")
+        valid = {
+            model: np.array([row[f"valid_after_{model}"] for row in rows]) for model in ("base", "descendant")
         }
+        gained = int((valid["descendant"] > valid["base"]).sum())
+        lost = int((valid["descendant"] < valid["base"]).sum())
         shares = [
-            self._make("forced.valid", one, units="share of events", facts=(fact,), about={"after": name})
-            for name, one in after.items()
+            builder.interval("forced.valid", wilson(int(valid_E.sum()), len(rows), unit="event"), after=model)
+            for model, valid_E in valid.items()
         ]
-        return [*shares, self._make("forced", interval, units="share of events", facts=(fact,))]
+        difference = paired_score_interval(gained, lost, len(rows), unit="event")
+        return [*shares, builder.interval("forced", difference)]
 
 
-def statistics_of(found: Factorial) -> list[tuple[str, Interval, str]]:
-    """Quantity, interval and units of one design, with the p-value of each effect's sign-flip test."""
-    statistics: list[tuple[str, Interval, str]] = []
-    for name in _EFFECTS:
-        effect: Effect = getattr(found, name)
-        statistics.append((name, effect.interval, "logits"))
-        if name == "interaction":
-            statistics.append(("interaction_p", p_value(effect), "p"))
-    return [*statistics, ("portable_share", found.portable_share, "share")]
+def factorial_estimates(builder: ResultBuilder, effects: Factorial, prefix: str = "") -> list[Estimate]:
+    """The three effects, the p-value of the interaction and the portable share."""
+    estimates = []
+    for name in EFFECTS:
+        effect: Effect = getattr(effects, name)
+        estimates.append(builder.interval(f"{prefix}{name}", effect.interval, units="logits"))
+    estimates.append(_p_value(builder, f"{prefix}interaction_p", effects.interaction))
+    return [*estimates, builder.interval(f"{prefix}{PORTABLE_SHARE}", effects.portable_share, units="share")]
 
 
-def p_value(effect: Effect) -> Interval:
-    """A sign-flip test's p-value in the place of a number; how it was got is in its note."""
+def _p_value(builder: ResultBuilder, quantity: str, effect: Effect) -> Estimate:
+    """The p-value of a sign-flip test; how it was computed is in its note."""
     test = effect.sign_flip
     if math.isnan(test.p_value):
-        return nothing("no events")
+        return builder.interval(quantity, no_events(), units="p")
     how = "all" if test.exact else "random"
     note = f"sign-flip by prompt, {test.num_flips:,} {how} assignments; smallest p {test.smallest_p:.2g}"
-    return _plain(test.p_value, test.n, "prompt", note)
-
-
-def exact(value: float, n: int, unit: str = "prompt") -> Interval:
-    """A count or a setting: nothing is uncertain about it."""
-    return _plain(value, n, unit, "")
-
-
-def nothing(note: str) -> Interval:
-    """A number that nobody knows, and why."""
-    return unknown(math.nan, level=0.95, n=0, unit="prompt", note=note)
-
-
-def _plain(value: float, n: int, unit: str, note: str) -> Interval:
-    return Interval(value, math.nan, math.nan, 0.95, "exact", n, unit, math.nan, math.nan, note)
-
-
-def _mean(values_E: Any, rows: Rows, rng: np.random.Generator) -> Interval:
-    if not rows.num_events:
-        return nothing("no events")
-    return mean_interval(values_E, rng=rng, groups=rows.index_E, unit="prompt")
-
-
-def flat(subject: Mapping[str, str], **wanted: str) -> bool:
-    """Whether a subject has these values."""
-    return all(subject.get(name) == value for name, value in wanted.items())
+    return builder.number(quantity, test.p_value, n=test.n, unit="prompt", units="p", note=note)

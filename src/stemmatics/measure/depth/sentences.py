@@ -1,129 +1,132 @@
-"""What depth says."""
+"""Sentences of depth: what the page and the terminal say."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 
-from stemmatics.core.results import Claim, Estimate, Sentence
-from stemmatics.measure.base import Findings
-from stemmatics.measure.depth.charts import charts
-from stemmatics.measure.depth.estimate import DEGENERATE, NAME, REFUSED
-from stemmatics.measure.depth.tables import COUNT, LOGITS, SHARE, Estimates, like, main_of, of, tables
-from stemmatics.measure.present import known
+from stemmatics.core.results import Claim, Estimate, Results, Sentence
+from stemmatics.measure.depth.estimate import NAME, PORTABLE_SHARE, SAME
+from stemmatics.measure.depth.tables import LOGITS, main_estimates, main_interactions, subject_of
+from stemmatics.measure.present import COUNT, SHARE, WHOLE, claim, interval_claims, pair_name
 
-BESIDE = (
-    "The effects are local to the selected tokens, at the positions where base and descendant part.",
+P_VALUE = "{:.3f}"
+# printed beside every result, on the first page too
+CAVEATS = (
+    (
+        "Interaction: how many logits more the late layers add on the descendant's earlier state than on the "
+        "base's. Near zero, the late change is portable; above zero, it depends on the earlier layers that "
+        "were trained with it."
+    ),
+    "The effects are local to the selected tokens, at the positions where base and descendant disagree.",
     "The crossed cells are constructed states, not natural trajectories: no model was trained on them.",
-    "Nothing follows about free generation.",
+    "The effects say nothing about free generation.",
 )
 
 
-def findings(estimates: Estimates) -> Findings:
-    """Main numbers first; what they do not say stands beside them."""
-    mains = list(of(estimates, "interaction", readout="descendant", arm="main"))
-    sentences = [*_over_all(estimates), *_pairs(estimates, mains), *_contrast(estimates)]
-    refused = [_refused(one) for one in of(estimates, REFUSED)]
-    # beside every result, on the first page too
-    if sentences:
-        sentences += [Sentence(text, topic=NAME) for text in BESIDE]
-        sentences.append(Sentence(" ".join(BESIDE)))
-    return Findings(sentences, tables(estimates, mains), charts(estimates), refused)
+def sentences(results: Results) -> list[Sentence]:
+    """Means over pairs first, then each pair, the contrast, and what these numbers do not say."""
+    findings = [*_over_pairs(results), *_pairs(results), *_contrast(results), *_without_floor(results)]
+    if not findings:
+        return []
+    return [*findings, *(Sentence(text, topic=NAME) for text in CAVEATS), Sentence(" ".join(CAVEATS))]
 
 
-def _name(one: Estimate) -> dict[str, Claim | str]:
-    return {name: one.subject[name] for name in ("base", "descendant", "events")}
+def refusals(results: Results) -> list[str]:
+    """Pairs that could not be crossed, with the reason."""
+    return [
+        f"{pair_name(refusal)} on {refusal.subject['events']}: refused: {refusal.text}"
+        for refusal in results.refusals("depth.interaction")
+    ]
 
 
-def _refused(one: Estimate) -> str:
-    return (
-        f"{one.subject['base']} → {one.subject['descendant']} on {one.subject['events']}: refused: {one.note}"
-    )
+def _pairs(results: Results) -> list[Sentence]:
+    """A sentence for each pair; that of a single pair belongs on the first page too."""
+    by_pair = [_pair(results, interaction) for interaction in main_interactions(results)]
+    return by_pair + [replace(sentence, topic="summary") for sentence in by_pair if len(by_pair) == 1]
 
 
-def _limits(name: str, one: Estimate, form: str) -> dict[str, Claim | str]:
-    return {
-        name: Claim(one.id, "value", form),
-        f"{name}_lo": Claim(one.id, "lo", form),
-        f"{name}_hi": Claim(one.id, "hi", form),
-    }
-
-
-def _pairs(estimates: Estimates, mains: Sequence[Estimate]) -> list[Sentence]:
-    """A sentence a pair; a single one belongs on the first page too."""
-    said = [_pair(estimates, one) for one in mains]
-    return said + [replace(one, topic="summary") for one in said if len(said) == 1]
-
-
-def _pair(estimates: Estimates, one: Estimate) -> Sentence:
-    places = _name(one)
-    if DEGENERATE in one.note:
+def _pair(results: Results, interaction: Estimate) -> Sentence:
+    subject = subject_of(interaction)
+    states = results.category("depth.states", **subject)
+    if states is None:
+        text = "{descendant} and {base} never disagree on {events}: no events."
+        return Sentence(text, subject, topic=NAME)
+    if states.value == SAME:
         text = (
-            "{descendant} and {base} have the same earlier states on {events}: nothing is crossed, and the "
-            "interaction is zero by construction."
+            "{descendant} and {base} have the same earlier states on {events}: the interaction is zero by "
+            "construction."
         )
-        return Sentence(text, places, topic=NAME)
-    if not known(one.value):
-        return Sentence("{descendant} and {base} do not part on {events}: no event.", places, topic=NAME)
-    after, share, boundary = (
-        main_of(estimates, one, "effect_after_descendant"),
-        main_of(estimates, one, "portable_share"),
-        like(estimates, one, "boundary"),
-    )
-    assert after is not None, "made together"
-    assert share is not None, "made together"
-    assert boundary is not None, "made together"
-    places |= {
-        **_limits("interaction", one, LOGITS),
-        **_limits("after", after, LOGITS),
-        "boundary": Claim(boundary.id, "value", COUNT),
-        "n": Claim(one.id, "n", "{}"),
+        return Sentence(text, subject, topic=NAME)
+    main = main_estimates(results, interaction)
+    share = main[PORTABLE_SHARE]
+    values: dict[str, Claim | str] = {
+        **subject,
+        **interval_claims(interaction, LOGITS, "interaction"),
+        **interval_claims(main["effect_after_descendant"], LOGITS, "after"),
+        "boundary": claim(results.only("depth.boundary", **subject), COUNT),
+        "n": claim(interaction, WHOLE, "n"),
     }
     text = (
-        "{descendant} against {base} on {events}, cut at layer {boundary}: the late layers add {after} "
-        "[{after_lo}, {after_hi}] logits on the descendant's own earlier state, {interaction} "
-        "[{interaction_lo}, {interaction_hi}] more than on the base's"
+        "{descendant} against {base} on {events}, boundary at layer {boundary}: interaction {interaction} "
+        "[{interaction_lo}, {interaction_hi}] logits; effect of the late layers on the "
+        "descendant's earlier state {after} [{after_lo}, {after_hi}]"
     )
-    if known(share.value):
-        places |= _limits("share", share, SHARE)
-        text += "; the portable share is {share} [{share_lo}, {share_hi}]"
-    return Sentence(text + " (n = {n} prompts).", places, topic=NAME)
+    if share.is_known:
+        values |= interval_claims(share, SHARE, "share")
+        text += "; portable share {share} [{share_lo}, {share_hi}]"
+    return Sentence(text + " (n = {n} prompts).", values, topic=NAME)
 
 
-def _over_all(estimates: Estimates) -> list[Sentence]:
-    found = []
-    for one in of(estimates, "all.interaction", over="prompts"):
-        events = one.subject["events"]
-        share = next(of(estimates, "all.portable_share", over="prompts", events=events))
-        places: dict[str, Claim | str] = {
+def _over_pairs(results: Results) -> list[Sentence]:
+    means = []
+    for interaction in results.all("depth.all.interaction", over="prompts"):
+        events = interaction.subject["events"]
+        share = results.only(f"depth.all.{PORTABLE_SHARE}", over="prompts", events=events)
+        families = results.only("depth.all.families", events=events)
+        values: dict[str, Claim | str] = {
             "events": events,
-            "over": one.note.rpartition("; ")[2],
-            **_limits("value", one, LOGITS),
-            **_limits("share", share, SHARE),
+            "pairs": claim(results.only("depth.all.pairs", events=events), COUNT),
+            "families": claim(families, COUNT),
+            **interval_claims(interaction, LOGITS, "interaction"),
         }
+        noun = "family" if families.value == 1 else "families"
         text = (
-            "On {events} the late layers add {value} [{value_lo}, {value_hi}] logits more on the "
-            "descendant's own earlier state than on the base's ({over})"
+            "On {events}, family-balanced mean over {pairs} pairs of {families} "
+            + noun
+            + ": interaction {interaction} [{interaction_lo}, {interaction_hi}] logits"
         )
-        text += "; the portable share is {share} [{share_lo}, {share_hi}]." if known(share.value) else "."
-        found.append(Sentence(text, places))
-    return found
+        if share.is_known:
+            values |= interval_claims(share, SHARE, "share")
+            text += "; portable share {share} [{share_lo}, {share_hi}]"
+        means.append(Sentence(text + ".", values))
+    return means
 
 
-def _contrast(estimates: Estimates) -> list[Sentence]:
-    found = []
-    for one in of(estimates, "contrast.difference", noise="seeds"):
-        p, smallest = next(of(estimates, "contrast.p")), next(of(estimates, "contrast.smallest_p"))
-        text = (
-            "The interaction of the second arm is {value} [{value_lo}, {value_hi}] logits above that of the "
-            "first (n = {n} seeds, t over seeds; sign-flip p = {p}, the smallest that can be reached is "
-            "{smallest})."
+def _contrast(results: Results) -> list[Sentence]:
+    text = (
+        "Interaction of the second arm minus that of the first: {value} [{lo}, {hi}] logits (n = {n} seeds, "
+        "t interval over seeds; sign-flip p = {p}, smallest attainable p = {smallest})."
+    )
+    return [
+        Sentence(
+            text,
+            {
+                **interval_claims(difference, LOGITS),
+                "n": claim(difference, WHOLE, "n"),
+                "p": claim(results.only("depth.contrast.p"), P_VALUE),
+                "smallest": claim(results.only("depth.contrast.smallest_p"), P_VALUE),
+            },
         )
-        places: dict[str, Claim | str] = {
-            **_limits("value", one, LOGITS),
-            "n": Claim(one.id, "n", "{}"),
-            "p": Claim(p.id, "value", "{:.3f}"),
-            "smallest": Claim(smallest.id, "value", "{:.3f}"),
-        }
-        found.append(Sentence(text, places))
-    return found
+        for difference in results.all("depth.contrast.difference", noise="seeds")
+    ]
+
+
+def _without_floor(results: Results) -> list[Sentence]:
+    return [
+        Sentence(
+            "No damage floor for {descendant} against {base} on {events}: {reason}.",
+            {**subject_of(refusal), "reason": refusal.reason},
+            topic=NAME,
+        )
+        for refusal in results.refusals("depth.floor.interaction")
+    ]

@@ -2,245 +2,230 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import Claim, Estimate
-from stemmatics.measure.depth.estimate import NAME, flat
+from stemmatics.core.results import Category, Estimate, Refusal, Results
+from stemmatics.facts.cross import DESCENDANT, MAIN_ARM, PERMUTED_ARM
+from stemmatics.facts.events import EARLIER, LATER, OUTCOMES
+from stemmatics.math.factorial import EFFECTS
+from stemmatics.measure.depth.estimate import PORTABLE_SHARE
+from stemmatics.measure.present import (
+    COUNT,
+    SHARE,
+    SIGNED,
+    WHOLE,
+    claim,
+    claim_if,
+    pair_name,
+    pair_of,
+    table,
+    with_rows,
+)
 
 LOGITS = "{:+.3f}"
-SHARE = "{:.3f}"
-COUNT = "{:.0f}"
+P_VALUE = "{:.4f}"
 _CONTROLS = {
-    "later": "a random later disagreement",
-    "earlier": "the same two tokens at an earlier prefix",
-    "permuted": "the change of state, its axes permuted and signed at random",
+    LATER: "a random later disagreement",
+    EARLIER: "the same two tokens at an earlier prefix",
+    PERMUTED_ARM: "the change of state, its axes permuted and signed at random",
 }
-ABOUT = ("pair", "events")
-Estimates = Mapping[str, Estimate]
+_OUTCOMES = {
+    "event": "disagree",
+    "agreed": "agree",
+    "ended": "both end",
+    "too_long": "too long",
+    "empty": "empty",
+    "duplicate": "duplicate",
+}
 
 
-def tables(estimates: Estimates, mains: Sequence[Estimate]) -> list[Table]:
+def tables(results: Results) -> list[Table]:
     """Those that have rows."""
-    found = [
-        _main_table(estimates, mains),
-        _readout_table(estimates),
-        _control_table(estimates),
-        _floor_table(estimates),
-        _decision_table(estimates),
-        _event_table(estimates),
-        _contrast_table(estimates),
-    ]
-    return [table for table in found if table.rows]
-
-
-def of(estimates: Estimates, quantity: str, **subject: str) -> Iterator[Estimate]:
-    """Estimates of one quantity whose subject has these values."""
-    return (
-        one
-        for one in estimates.values()
-        if one.quantity == f"{NAME}.{quantity}" and flat(one.subject, **subject)
+    return with_rows(
+        _effects(results),
+        _readouts(results),
+        _controls(results),
+        _floor(results),
+        _decisions(results),
+        _events(results),
+        _contrast(results),
     )
 
 
-def like(estimates: Estimates, one: Estimate, quantity: str, **more: str) -> Estimate | None:
-    """The estimate of another quantity about the same pair and events."""
-    pair = {name: one.subject[name] for name in ("base", "descendant", "events")}
-    return next(of(estimates, quantity, **pair, **more), None)
+def subject_of(result: Estimate | Category | Refusal) -> dict[str, str]:
+    """Base, descendant and events of a result, as a subject."""
+    return {**pair_of(result), "events": result.subject["events"]}
 
 
-def pair_name(one: Estimate) -> str:
-    """Base and descendant in one cell."""
-    return f"{one.subject['base']} → {one.subject['descendant']}"
+def main_interactions(results: Results) -> list[Estimate]:
+    """The interaction of each pair, under the descendant's readout."""
+    return results.all("depth.interaction", readout=DESCENDANT, arm=MAIN_ARM)
 
 
-def about(one: Estimate) -> tuple[str, str]:
-    """What a row is about."""
-    return pair_name(one), one.subject["events"]
+def main_estimates(results: Results, interaction: Estimate) -> Mapping[str, Estimate]:
+    """Effects, p-value and share that were made together with an interaction, by name."""
+    names = (*EFFECTS, "interaction_p", PORTABLE_SHARE)
+    return {name: results.only(f"depth.{name}", **interaction.subject) for name in names}
 
 
-def cell(one: Estimate | None, form: str = LOGITS, field: str = "value") -> Claim | None:
-    """A table's cell; empty where there is no such estimate."""
-    return None if one is None else Claim(one.id, field, form)
+def _pair_cells(result: Estimate) -> tuple[str, str]:
+    return pair_name(result), result.subject["events"]
 
 
-def main_of(estimates: Estimates, one: Estimate, quantity: str) -> Estimate | None:
-    """Of the main arm under the main readout."""
-    return like(estimates, one, quantity, readout="descendant", arm="main")
-
-
-def _main_table(estimates: Estimates, mains: Sequence[Estimate]) -> Table:
-    columns = [
-        *ABOUT,
-        "cut at",
-        "after base",
-        "after descendant",
-        "interaction",
-        "portable share",
-        "p",
-        "prompts",
-    ]
-    rows = [
-        [
-            *about(one),
-            cell(like(estimates, one, "boundary"), COUNT),
-            cell(main_of(estimates, one, "effect_after_base")),
-            cell(main_of(estimates, one, "effect_after_descendant")),
-            Claim(one.id, "value", LOGITS),
-            cell(main_of(estimates, one, "portable_share"), SHARE),
-            cell(main_of(estimates, one, "interaction_p"), "{:.4f}"),
-            Claim(one.id, "n", "{}"),
-        ]
-        for one in mains
-    ]
+def _effects(results: Results) -> Table:
+    rows = []
+    for interaction in main_interactions(results):
+        subject, main = subject_of(interaction), main_estimates(results, interaction)
+        rows.append(
+            [
+                *_pair_cells(interaction),
+                claim_if(results.find("depth.boundary", **subject), COUNT),
+                claim_if(results.category("depth.states", **subject)),
+                *(claim(main[name], LOGITS) for name in EFFECTS),
+                claim(main[PORTABLE_SHARE], SHARE),
+                claim(main["interaction_p"], P_VALUE),
+                claim(interaction, WHOLE, "n"),
+            ]
+        )
+    columns = ["pair", "events", "boundary", "states", "after base", "after descendant", "interaction"]
     note = (
-        "In logits, the descendant's token less the base's, read by the descendant's final norm and head. "
-        "An effect is what the late layers change; interaction is the second effect less the first. p: "
-        "sign-flip by prompt."
+        "In logits, the descendant's token minus the base's, read by the descendant's final norm and head. "
+        "After base, after descendant: effect of the late layers on that model's earlier state; interaction "
+        "is the second minus the first. Boundary: the first late layer. States: whether the two earlier "
+        "states differ. p: sign-flip by prompt."
     )
-    return Table("effects", "What the late layers do on either earlier state", columns, rows, note=note)
+    title = "Effect of the late layers on either earlier state"
+    return table("depth/effects", title, [*columns, "portable share", "p", "prompts"], rows, note)
 
 
-def _readout_table(estimates: Estimates) -> Table:
-    rows = [
-        [
-            *about(one),
-            one.subject["readout"],
-            cell(like(estimates, one, "effect_after_base", readout=one.subject["readout"])),
-            cell(like(estimates, one, "effect_after_descendant", readout=one.subject["readout"])),
-            Claim(one.id, "value", LOGITS),
-        ]
-        for one in of(estimates, "interaction", arm="main")
-        if one.subject["readout"] != "descendant"
-    ]
-    columns = [*ABOUT, "readout", "after base", "after descendant", "interaction"]
+def _readouts(results: Results) -> Table:
+    rows = []
+    for interaction in results.all("depth.interaction", arm=MAIN_ARM):
+        readout = interaction.subject["readout"]
+        if readout == DESCENDANT:
+            continue
+        main = main_estimates(results, interaction)
+        rows.append([*_pair_cells(interaction), readout, *(claim(main[name], LOGITS) for name in EFFECTS)])
+    columns = ["pair", "events", "readout", "after base", "after descendant", "interaction"]
     note = (
-        "The same cells read by the base's norm and head, and by those of the model that owns the late "
-        "layers."
+        "The same cells read by the base's norm and head (base), and by those of the model that the late "
+        "layers come from (own)."
     )
-    return Table("readouts", "The same under other readouts", columns, rows, note=note)
+    return table("depth/readouts", "Effects under other readouts", columns, rows, note)
 
 
-def _control_table(estimates: Estimates) -> Table:
-    rows = [
-        [
-            *about(one),
-            _CONTROLS.get(one.subject["control"], one.subject["control"]),
-            Claim(one.id, "value", LOGITS),
-            cell(like(estimates, one, "control.share", control=one.subject["control"]), SHARE),
-            Claim(one.id, "n", "{}"),
-        ]
-        for one in of(estimates, "control.interaction")
-    ]
-    columns = [*ABOUT, "control", "interaction", "of the main one", "prompts"]
-    note = "Other positions, and other states in the descendant's place."
-    return Table("controls", "Controls", columns, rows, note=note)
+def _controls(results: Results) -> Table:
+    rows = []
+    for interaction in results.all("depth.control.interaction"):
+        control = interaction.subject["control"]
+        share = results.find("depth.control.share", **subject_of(interaction), control=control)
+        rows.append(
+            [
+                *_pair_cells(interaction),
+                _CONTROLS.get(control, control),
+                claim(interaction, LOGITS),
+                claim_if(share, SHARE),
+                claim(interaction, WHOLE, "n"),
+            ]
+        )
+    columns = ["pair", "events", "control", "interaction", "share of main", "prompts"]
+    note = "Other positions, and other states in place of the descendant's."
+    return table("depth/controls", "Controls", columns, rows, note)
 
 
-def _floor_table(estimates: Estimates) -> Table:
-    rows = [
-        [
-            pair_name(one),
-            cell(like(estimates, one, "floor.loss"), "{:+.4f}"),
-            cell(like(estimates, one, "floor.scale"), "{:.3f}"),
-            cell(like(estimates, one, "floor.effect_after_descendant")),
-            Claim(one.id, "value", LOGITS),
-            cell(like(estimates, one, "floor.portable_share"), SHARE),
-            Claim(one.id, "n", "{}"),
-        ]
-        for one in of(estimates, "floor.interaction")
-    ]
+def _floor(results: Results) -> Table:
+    rows = []
+    for loss in results.all("depth.floor.loss"):
+        subject = subject_of(loss)
+        interaction = results.find("depth.floor.interaction", **subject)
+        rows.append(
+            [
+                *_pair_cells(loss),
+                claim(loss, SIGNED),
+                claim_if(results.find("depth.floor.scale", **subject), SHARE),
+                claim_if(results.find("depth.floor.effect_after_descendant", **subject), LOGITS),
+                claim_if(interaction, LOGITS),
+                claim_if(results.find(f"depth.floor.{PORTABLE_SHARE}", **subject), SHARE),
+                claim_if(interaction, WHOLE, "n"),
+            ]
+        )
+    columns = ["pair", "events", "loss increase", "noise", "after damaged copy", "interaction"]
+    note = (
+        "The base crossed with a copy of itself, damaged by noise on every matrix until it lost as much as "
+        "the descendant. Loss increase in nats/byte; noise in standard deviations of each matrix. Not "
+        "available if the descendant lost nothing."
+    )
+    title = "Floor: damage of the same size"
+    return table("depth/floor", title, [*columns, "portable share", "prompts"], rows, note)
+
+
+def _decisions(results: Results) -> Table:
+    rows = []
+    for changed in results.all("depth.top_1_changed", earlier_state="descendant"):
+        subject = subject_of(changed)
+        rows.append(
+            [
+                *_pair_cells(changed),
+                claim_if(results.find("depth.top_1_changed", **subject, earlier_state="base"), SHARE),
+                claim(changed, SHARE),
+                claim_if(results.find("depth.forced.valid", **subject, after="base"), SHARE),
+                claim_if(results.find("depth.forced.valid", **subject, after="descendant"), SHARE),
+                claim_if(results.find("depth.forced", **subject), LOGITS),
+            ]
+        )
     columns = [
         "pair",
-        "nats/byte lost",
-        "noise",
-        "after damage",
-        "interaction",
-        "portable share",
-        "prompts",
-    ]
-    note = (
-        "The base crossed with a copy of itself that noise on every matrix has cost what the descendant "
-        "lost; noise in standard deviations of each matrix. Not available where the descendant lost nothing."
-    )
-    return Table("floor", "What damage of the same size would report", columns, rows, note=note)
-
-
-def _decision_table(estimates: Estimates) -> Table:
-    rows = [
-        [
-            *about(one),
-            cell(like(estimates, one, "top_1_changed", earlier_state="base"), SHARE),
-            Claim(one.id, "value", SHARE),
-            cell(like(estimates, one, "forced.valid", after="base"), SHARE),
-            cell(like(estimates, one, "forced.valid", after="descendant"), SHARE),
-            cell(like(estimates, one, "forced"), "{:+.3f}"),
-        ]
-        for one in of(estimates, "top_1_changed", earlier_state="descendant")
-    ]
-    columns = [
-        *ABOUT,
+        "events",
         "changed after base",
         "changed after descendant",
-        "valid, base's token",
-        "valid, descendant's",
+        "valid after base's token",
+        "valid after descendant's token",
         "difference",
     ]
     note = (
-        "Share of events whose most probable token changes when the late layers are swapped; share of "
-        "replies that are valid when either token is forced and the untouched descendant goes on."
+        "Changed: share of events whose most probable token changes when the late layers are swapped on that "
+        "earlier state. Valid: share of replies that pass their item's rule when the token is forced and the "
+        "unmodified descendant continues."
     )
-    return Table("decisions", "Decisions", columns, rows, note=note)
+    return table("depth/decisions", "Decisions", columns, rows, note)
 
 
-def _event_table(estimates: Estimates) -> Table:
-    rows = [
-        [
-            *about(one),
-            Claim(one.id, "n", "{}"),
-            Claim(one.id, "value", COUNT),
-            cell(like(estimates, one, "prompts", outcome="agreed"), COUNT),
-            cell(like(estimates, one, "prompts", outcome="ended"), COUNT),
-            cell(like(estimates, one, "prompts", outcome="too_long"), COUNT),
-            cell(like(estimates, one, "prompts", outcome="empty"), COUNT),
-            cell(like(estimates, one, "prompts", outcome="duplicate"), COUNT),
-            cell(like(estimates, one, "distance"), SHARE),
-            cell(like(estimates, one, "identity_error"), "{:.0e}"),
-        ]
-        for one in of(estimates, "prompts", outcome="event")
-    ]
-    columns = [
-        *ABOUT,
-        "asked",
-        "part",
-        "agree",
-        "end alike",
-        "too long",
-        "empty",
-        "asked before",
-        "distance",
-        "identity",
-    ]
-    note = (
-        "Distance: of the two earlier states at the event, over the length of the base's. Identity: how far "
-        "a model that is crossed with itself is from itself, a share of its largest value."
-    )
-    return Table("events", "Where the pairs part", columns, rows, note=note)
-
-
-def _contrast_table(estimates: Estimates) -> Table:
+def _events(results: Results) -> Table:
     rows = []
-    for one in of(estimates, "contrast.by_seed"):
-        arms = [
-            next(of(estimates, "contrast.interaction", arm=arm, seed=one.subject["seed"]))
-            for arm in ("first", "second")
-        ]
+    for events in results.all("depth.prompts", outcome="event"):
+        subject = subject_of(events)
         rows.append(
-            [f"seed {one.subject['seed']}", *(cell(arm) for arm in arms), Claim(one.id, "value", LOGITS)]
+            [
+                *_pair_cells(events),
+                claim(events, WHOLE, "n"),
+                *(
+                    claim_if(results.find("depth.prompts", **subject, outcome=outcome), COUNT)
+                    for outcome in OUTCOMES
+                    if outcome in _OUTCOMES
+                ),
+                claim_if(results.find("depth.distance", **subject), SHARE),
+                claim_if(results.find("depth.identity_error", **subject), "{:.0e}"),
+            ]
         )
+    outcomes = [_OUTCOMES[outcome] for outcome in OUTCOMES if outcome in _OUTCOMES]
+    columns = ["pair", "events", "prompts", *outcomes, "distance", "identity error"]
+    note = (
+        "Distance of the two earlier states at the event, as a share of the base's length. Identity error: "
+        "difference of a model crossed with itself from itself, as a share of its largest value."
+    )
+    return table("depth/events", "Prompts by outcome", columns, rows, note)
+
+
+def _contrast(results: Results) -> Table:
+    rows = []
+    for difference in results.all("depth.contrast.by_seed"):
+        seed = difference.subject["seed"]
+        arms = [results.only("depth.contrast.interaction", arm=arm, seed=seed) for arm in ("first", "second")]
+        rows.append([f"seed {seed}", *(claim(arm, LOGITS) for arm in arms), claim(difference, LOGITS)])
     rows += [
-        [f"all, noise of {one.subject['noise']}", None, None, Claim(one.id, "value", LOGITS)]
-        for one in of(estimates, "contrast.difference")
+        [f"all, noise of {difference.subject['noise']}", None, None, claim(difference, LOGITS)]
+        for difference in results.all("depth.contrast.difference")
     ]
-    columns = ["seed", "first arm", "second arm", "second less first"]
-    return Table("contrast", "The controlled experiment: interaction by arm", columns, rows)
+    columns = ["seed", "first arm", "second arm", "second minus first"]
+    return table("depth/contrast", "Controlled experiment: interaction by arm", columns, rows)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from tests.lm import crossed_chains as chains
+from tests.lm import crossing_chains as chains
 
 from stemmatics.lm.crossing.cells import Crossing
 from stemmatics.lm.crossing.models import Crossable

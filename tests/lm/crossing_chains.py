@@ -116,9 +116,11 @@ def events(base, descendant, num_prompts=80, seed=9):
     """First tokens at which the two disagree, a prompt of random tokens each."""
     generator = torch.Generator().manual_seed(seed)
     rows_BL = torch.randint(VOCABULARY, (num_prompts, LENGTH), generator=generator)
-    ours, theirs = (one(rows_BL).logits[:, -1].argmax(-1).tolist() for one in (base, descendant))
+    base_ids, descendant_ids = (
+        checkpoint(rows_BL).logits[:, -1].argmax(-1).tolist() for checkpoint in (base, descendant)
+    )
     return [
-        Event(place, place, "first", tuple(row), ours[place], theirs[place], 0)
-        for place, row in enumerate(rows_BL.tolist())
-        if ours[place] != theirs[place]
+        Event(number, number, "first", tuple(row), base_ids[number], descendant_ids[number], 0)
+        for number, row in enumerate(rows_BL.tolist())
+        if base_ids[number] != descendant_ids[number]
     ]

@@ -1,0 +1,175 @@
+"""Hand-made tables for depth: a study with two bases, and stored rows whose truth is known.
+
+Four prompts at the main boundary 2 of four layers. Under the descendant's readout:
+
+=============================  ======  ======  ======  ======  ====
+margin or effect               prompt  prompt  prompt  prompt  mean
+=============================  ======  ======  ======  ======  ====
+base state, base layers          -3      -1      -2      -2     -2
+descendant state, base layers     1       0       2      -1    0.5
+effect after base                 1       2       0       3    1.5
+effect after descendant           4       6       5       5      5
+interaction                       3       4       5       2    3.5
+=============================  ======  ======  ======  ======  ====
+"""
+
+import pyarrow as pa
+
+from stemmatics.core.results import Results
+from stemmatics.core.stemma import Stemma
+from stemmatics.facts.cross import CELLS
+from stemmatics.facts.pinned import Pinned, Pins
+from stemmatics.measure.depth import Depth
+from stemmatics.measure.depth.settings import DepthSettings
+from stemmatics.store.schema import schemas
+
+ARMS = ("familiar", "nonce")
+SEEDS = 3
+SIZE = {"num_documents": 9, "num_bytes": 900}
+MAIN = 2
+BASE_BASE = (-3.0, -1.0, -2.0, -2.0)
+DESC_BASE = (1.0, 0.0, 2.0, -1.0)
+AFTER_BASE = (1.0, 2.0, 0.0, 3.0)
+AFTER_DESCENDANT = (4.0, 6.0, 5.0, 5.0)
+
+
+def margins(shift=0.0, *, after_base=AFTER_BASE, after_descendant=AFTER_DESCENDANT):
+    """The four cells of the prompts above; ``shift`` is added to every effect on the descendant's state."""
+    return [
+        (low, low + first, high, high + second + shift)
+        for low, high, first, second in zip(BASE_BASE, DESC_BASE, after_base, after_descendant, strict=True)
+    ]
+
+
+def cell_rows(
+    cells, *, support="first", boundary=MAIN, readouts=("descendant", "base"), arm="main",
+    distance=0.2, changed=((0, 1),),
+):  # fmt: skip
+    """Stored rows: margins by event, and by event in turn whether the top token changes."""
+    return [
+        {
+            "event": event,
+            "index": event,
+            "support": support,
+            "boundary": boundary,
+            "readout": readout,
+            "arm": arm,
+            **dict(zip(CELLS, values, strict=True)),
+            "changed_after_base": changed[event % len(changed)][0],
+            "changed_after_desc": changed[event % len(changed)][1],
+            "distance": distance,
+        }
+        for event, values in enumerate(cells)
+        for readout in readouts
+    ]
+
+
+def summary(*, num_events=4, main_boundary=MAIN, identity_error=0.0):
+    return {
+        "num_layers": 4,
+        "num_events": num_events,
+        "main_boundary": main_boundary,
+        "identity_error": identity_error,
+        "refusal": "",
+    }
+
+
+def event_rows(support="first", **counts):
+    return [
+        {"event": number, "index": number, "support": support, "outcome": outcome}
+        for outcome, count in counts.items()
+        for number in range(count)
+    ]
+
+
+def noise_row(*, scale=0.4, rise=30.0, failure=""):
+    return {
+        "scale": scale,
+        "base_nll_sum": 100.0,
+        "descendant_nll_sum": 100.0 + rise,
+        "noised_nll_sum": 100.0 + rise,
+        "num_bytes": 60,
+        "failure": failure,
+    }
+
+
+class HandMade:
+    """Stored tables: rows by table, others for facts of a floor or of one descendant.
+
+    A table that is not given has what a plain pair has.
+    """
+
+    def __init__(self, rows=None, *, floor=None, by_descendant=None, missing=()):
+        plain = {
+            "cells": cell_rows(margins()),
+            "crossing": [summary()],
+            "events": event_rows(event=4),
+            "noise_scale": [noise_row()],
+            "forced": [],
+        }
+        self.rows = {**plain, **(rows or {})}
+        self.floor = floor or {}
+        self.by_descendant = by_descendant or {}
+        self.missing = missing
+
+    def has(self, fact):
+        descendant = fact.needs.get("descendant")
+        return fact.probe not in self.missing and (descendant is None or descendant.label not in self.missing)
+
+    def read(self, fact, table):
+        rows = self.rows
+        if fact.tag == "floor":
+            rows = {**rows, **self.floor}
+        elif "descendant" in fact.needs:
+            rows = {**rows, **self.by_descendant.get(fact.needs["descendant"].label, {})}
+        schema = schemas()[table]
+        assert all(row.keys() <= set(schema.names) for row in rows[table]), "no column of that name"
+        return pa.Table.from_pylist(rows[table], schema=schema)
+
+
+def pinned():
+    """Two bases; three descendants an arm of the first, one of the second."""
+
+    def made(base, scale):
+        return {"kind": "alter", "init": base, "base": base, "change": "noise", "scale": scale}
+
+    names = [f"{arm}-{seed}" for arm in ARMS for seed in range(SEEDS)]
+    return Pinned(
+        Stemma.model_validate(
+            {
+                "checkpoints": {"base": {"source": "base"}, "other": {"source": "other"}},
+                "stages": {
+                    **{name: made("base", 0.1 + number) for number, name in enumerate(names)},
+                    "far": made("other", 0.5),
+                },
+                "corpora": {f"{arm}-events": {"path": "events.jsonl", "role": "data"} for arm in ARMS},
+            }
+        ),
+        Pins(
+            {"base": {"weights": "0"}, "other": {"weights": "1"}},
+            {f"{arm}-events": {"content_sha256": arm, **SIZE} for arm in ARMS},
+        ),
+    )
+
+
+def depth_settings(*descendants, **settings):
+    """Depth on the prompts ``familiar-events``, of ``familiar-0`` if nobody is named."""
+    plain = {
+        "prompts": "familiar-events",
+        "descendants": list(descendants or ["familiar-0"]),
+        "floor": "familiar-events",
+        "forced_tokens": 4,
+    }
+    return DepthSettings.model_validate({**plain, **settings})
+
+
+def results_of(tables, settings, rng):
+    return Results(Depth().estimate(pinned(), settings, tables, rng))
+
+
+def findings_of(results, settings):
+    return Depth().findings(pinned(), settings, results)
+
+
+def texts_of(results, settings):
+    return [sentence.plain(results) for sentence in findings_of(results, settings).sentences]

@@ -1,0 +1,269 @@
+"""Sentences, tables and figures of depth on hand-made tables."""
+
+import numpy as np
+import pytest
+from tests.measure.depth_tables import (
+    HandMade,
+    cell_rows,
+    depth_settings,
+    event_rows,
+    findings_of,
+    margins,
+    noise_row,
+    results_of,
+    summary,
+    texts_of,
+)
+
+from stemmatics.core.results import Claim
+
+ONE = depth_settings()
+SEVERAL = depth_settings("familiar-0", "familiar-1", "far")
+
+
+def results(rows=None, *, settings=ONE, **tables):
+    return results_of(HandMade(rows, **tables), settings, np.random.default_rng(0))
+
+
+def by_name(results, settings=ONE):
+    return {table.name: table for table in findings_of(results, settings).tables}
+
+
+def printed(results, table):
+    """A table's rows as printed, by column; intervals left out."""
+    return [
+        dict(
+            zip(
+                table.columns,
+                (cell.text(results) if isinstance(cell, Claim) else cell for cell in row),
+                strict=True,
+            )
+        )
+        for row in table.rows
+    ]
+
+
+def points_of(chart):
+    """The data of a figure with one data set."""
+    return chart.spec["datasets"][chart.spec["data"]["name"]]
+
+
+def test_a_pair_is_one_sentence_with_the_interaction_first():
+    found = results()
+    sentence = next(text for text in texts_of(found, ONE) if "familiar-0" in text)
+    assert sentence.startswith(
+        "familiar-0 against base on familiar-events, boundary at layer 2: interaction +3.500 ["
+    )
+    assert "logits; effect of the late layers on the descendant's earlier state +5.000 [" in sentence
+    assert "; portable share 0.300 [" in sentence
+    assert sentence.endswith("(n = 4 prompts).")
+    # the only pair is on the first page too
+    topics = [s.topic for s in findings_of(found, ONE).sentences if "descendant" in s.values]
+    assert topics == ["depth", "summary"]
+
+
+def test_an_unknown_share_is_left_out_of_the_sentence():
+    cells = margins(after_descendant=(4.0, -4.0, 4.0, -4.0))
+    sentence = texts_of(results({"cells": cell_rows(cells)}), ONE)[0]
+    assert "interaction" in sentence
+    assert "share" not in sentence
+
+
+def test_the_meaning_of_the_interaction_and_the_limits_are_said_beside_every_result():
+    texts = texts_of(results(), ONE)
+    for words in (
+        "how many logits more the late layers add on the descendant's earlier state",
+        "positions where base and descendant disagree",
+        "constructed states",
+        "say nothing about free generation",
+    ):
+        # once in the section, once on the first page
+        assert sum(words in text for text in texts) == 2
+    assert texts_of(results(missing=("cross",)), ONE) == []
+
+
+def test_a_pair_with_the_same_states_is_said_to_have_them():
+    found = results({"cells": cell_rows(margins(), distance=0.0)})
+    assert texts_of(found, ONE)[0] == (
+        "familiar-0 and base have the same earlier states on familiar-events: the interaction is zero by "
+        "construction."
+    )
+    (row,) = printed(found, by_name(found)["depth/effects"])
+    assert row["states"] == "same"
+
+
+def test_a_pair_without_events_is_said_to_agree():
+    found = results({"cells": [], "events": event_rows(agreed=9), "crossing": [summary(num_events=0)]})
+    assert texts_of(found, ONE)[0] == "familiar-0 and base never disagree on familiar-events: no events."
+    (row,) = printed(found, by_name(found)["depth/effects"])
+    assert (row["interaction"], row["p"], row["states"]) == ("n/a", "n/a", None)
+
+
+@pytest.mark.parametrize(
+    ("names", "words"),
+    [
+        (("familiar-0", "familiar-1", "far"), "3 pairs of 2 families"),
+        (("familiar-0", "familiar-1"), "2 pairs of 1 family"),
+    ],
+)
+def test_pairs_and_families_of_the_mean_are_claims(names, words):
+    settings = depth_settings(*names)
+    found = results(settings=settings)
+    sentence = findings_of(found, settings).sentences[0]
+    assert sentence.topic == "summary"
+    assert sentence.plain(found).startswith(
+        f"On familiar-events, family-balanced mean over {words}: interaction +3.500 ["
+    )
+    assert "portable share 0.300 [" in sentence.plain(found)
+    assert {sentence.values[name].result for name in ("pairs", "families")} == {
+        "depth.all.pairs/events=familiar-events",
+        "depth.all.families/events=familiar-events",
+    }
+
+
+def test_refused_pairs_are_failures_with_their_reason():
+    found = results({"cells": [], "crossing": [{"num_events": 0, "refusal": "RoPE differs"}]})
+    findings = findings_of(found, ONE)
+    (failure,) = findings.failures
+    assert failure.startswith("base → familiar-0 on familiar-events: refused: RoPE differs; ")
+    assert not findings.sentences
+    assert not findings.tables
+
+
+def test_a_pair_without_a_floor_says_why():
+    noise = noise_row(scale=0.0, rise=-6.0, failure="the descendant's loss did not rise")
+    found = results({"noise_scale": [noise]}, floor={"cells": []})
+    assert (
+        "No damage floor for familiar-0 against base on familiar-events: the descendant's loss did not rise."
+    ) in texts_of(found, ONE)
+    assert not findings_of(found, ONE).failures
+    (row,) = printed(found, by_name(found)["depth/floor"])
+    assert row["loss increase"] == "-0.1000"
+    assert {row[column] for column in ("noise", "interaction", "portable share", "prompts")} == {None}
+
+
+def test_tables_are_named_after_the_measure_and_print_the_numbers():
+    forced = [
+        {"event": n, "index": n, "category": "all", "valid_after_base": 0, "valid_after_descendant": n % 2}
+        for n in range(4)
+    ]
+    rows = [*cell_rows(margins()), *cell_rows(margins(-1.75), support="later")]
+    events = event_rows(event=4, agreed=1, ended=2, too_long=3, empty=5, duplicate=6)
+    found = results(
+        {
+            "cells": rows,
+            "events": events,
+            "forced": forced,
+            "crossing": [summary(identity_error=3e-7)],
+        },
+        floor={"cells": cell_rows(margins(-2.5))},
+    )
+    tables = by_name(found)
+    assert list(tables) == [
+        "depth/effects",
+        "depth/readouts",
+        "depth/controls",
+        "depth/floor",
+        "depth/decisions",
+        "depth/events",
+    ]
+    (row,) = printed(found, tables["depth/effects"])
+    about = {"pair": "base → familiar-0", "events": "familiar-events"}
+    assert row == {
+        **about,
+        "boundary": "2",
+        "states": "different",
+        "after base": "+1.500",
+        "after descendant": "+5.000",
+        "interaction": "+3.500",
+        "portable share": "0.300",
+        "p": "0.1250",
+        "prompts": "4",
+    }
+    assert [row["readout"] for row in printed(found, tables["depth/readouts"])] == ["base", "own"]
+    (row,) = printed(found, tables["depth/controls"])
+    assert (row["control"], row["interaction"], row["share of main"]) == (
+        "a random later disagreement",
+        "+1.750",
+        "0.500",
+    )
+    (row,) = printed(found, tables["depth/floor"])
+    assert row == {
+        **about,
+        "loss increase": "+0.5000",
+        "noise": "0.400",
+        "after damaged copy": "+2.500",
+        "interaction": "+1.000",
+        "portable share": "0.600",
+        "prompts": "4",
+    }
+    (row,) = printed(found, tables["depth/decisions"])
+    assert list(row.values()) == [*about.values(), "0.000", "1.000", "0.000", "0.500", "+0.500"]
+    (row,) = printed(found, tables["depth/events"])
+    assert row == {
+        **about,
+        "prompts": "21",
+        "disagree": "4",
+        "agree": "1",
+        "both end": "2",
+        "too long": "3",
+        "empty": "5",
+        "duplicate": "6",
+        "distance": "0.200",
+        "identity error": "3e-07",
+    }
+
+
+def test_figures_show_the_profile_and_the_cells():
+    rows = [
+        row
+        for boundary, shift in ((1, 10.0), (2, 20.0), (3, 40.0))
+        for row in cell_rows(margins(shift), boundary=boundary)
+    ]
+    found = results({"cells": rows})
+    profile, cells = findings_of(found, ONE).charts
+    assert (profile.name, cells.name) == ("depth/profile", "depth/cells")
+    points = {(point["boundary"], point["effect"]): point["value"] for point in points_of(profile)}
+    assert points[3, "interaction"] == pytest.approx(43.5)
+    assert points[1, "late layers on the base's state"] == pytest.approx(1.5)
+    assert points[2, "late layers on the descendant's state"] == pytest.approx(25.0)
+    assert len(points) == 9
+    points = {(point["early"], point["late"]): point for point in points_of(cells)}
+    means = {
+        ("base", "base"): -2.0,
+        ("base", "descendant"): -0.5,
+        ("descendant", "base"): 0.5,
+        ("descendant", "descendant"): 25.5,
+    }
+    for sides, mean in means.items():
+        assert points[sides]["value"] == pytest.approx(mean)
+        assert points[sides]["lo"] < mean < points[sides]["hi"]
+        assert (points[sides]["pair"], points[sides]["events"]) == ("base → familiar-0", "familiar-events")
+    # one boundary is no profile
+    assert [chart.name for chart in findings_of(results(), ONE).charts] == ["depth/cells"]
+
+
+def test_the_contrast_has_a_table():
+    settings = depth_settings(
+        prompts=None,
+        contrast={
+            "first": {"descendants": ["familiar-0", "familiar-1"], "events": "familiar-events"},
+            "second": {"descendants": ["nonce-0", "nonce-1"], "events": "nonce-events"},
+        },
+    )
+    shifts = {"familiar-0": 0.0, "familiar-1": 1.0, "nonce-0": 4.0, "nonce-1": 6.0}
+    found = results(
+        settings=settings,
+        by_descendant={
+            name: {"cells": cell_rows(margins(shift), support="manifest")} for name, shift in shifts.items()
+        },
+    )
+    (table,) = findings_of(found, settings).tables
+    assert table.name == "depth/contrast"
+    rows = printed(found, table)
+    assert [list(row.values()) for row in rows[:2]] == [
+        ["seed 1", "+3.500", "+7.500", "+4.000"],
+        ["seed 2", "+4.500", "+9.500", "+5.000"],
+    ]
+    assert [row["second minus first"] for row in rows[2:]] == ["+4.500", "+4.500"]
+    assert [row["seed"] for row in rows[2:]] == ["all, noise of seeds", "all, noise of items and seeds"]
