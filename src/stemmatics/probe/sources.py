@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from stemmatics.lm.scoring.encoded import EncodedCorpus
 from stemmatics.lm.text.corpus import Document, read, records
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context
-from stemmatics.probe.workspace import TEXT_BYTES
+from stemmatics.probe.workspace import TEXT_BYTES, Resident
 
 
 def put_on(base: Pin, folder: Path) -> Pin:
@@ -82,13 +82,27 @@ def load_alone(fact: Fact, context: Context) -> Loaded:
 
 
 def _resident(fact: Fact, context: Context, *, merge: bool) -> Loaded:
-    models, key = context.workspace.models, model_key(fact, context, merge=merge)
-    found: Loaded | None = models.find(key)
+    return resident(
+        model_key(fact, context, merge=merge),
+        context,
+        lambda: _load(fact, context, merge=merge),
+        expected_bytes=lambda: _expected_bytes(fact),
+    )
+
+
+def resident(
+    key: Hashable, context: Context, make: Callable[[], Loaded], *, expected_bytes: Callable[[], int]
+) -> Loaded:
+    """The checkpoint that is kept under a key; made, and kept, where there is none."""
+    models = context.workspace.models
+    found = models.find(key)
     if found is None:
         if len(models):
-            models.make_room(_expected_bytes(fact))
-        found = models.put(key, _load(fact, context, merge=merge))
-    return found
+            models.make_room(expected_bytes())
+        loaded = make()
+        found = models.put(key, Resident(loaded, loaded.num_bytes))
+    kept: Loaded = found.loaded
+    return kept
 
 
 def model_key(fact: Fact, context: Context, *, merge: bool) -> tuple[Any, ...]:
@@ -129,10 +143,10 @@ def text_tokenizer_of(fact: Fact, context: Context) -> TextTokenizer:
     """A checkpoint's tokenizer alone, as it is used on text."""
     known = context.workspace.tokenizers
     if fact.key not in known:
-        loaded = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
-        known[fact.key] = loaded.text_tokenizer if loaded is not None else _tokenizer(fact, context)
-    found: TextTokenizer = known[fact.key]
-    return found
+        found = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
+        known[fact.key] = found.loaded.text_tokenizer if found is not None else _tokenizer(fact, context)
+    tokenizer: TextTokenizer = known[fact.key]
+    return tokenizer
 
 
 def _tokenizer(fact: Fact, context: Context) -> TextTokenizer:

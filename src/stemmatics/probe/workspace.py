@@ -82,6 +82,15 @@ class Kept(Generic[Value]):
 
 
 @dataclass(eq=False)
+class Resident:
+    """A loaded checkpoint. ``notes`` are what was found out about it, kept as long as it is."""
+
+    loaded: Any
+    num_bytes: int
+    notes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(eq=False)
 class Workspace:
     """A worker's own; nothing in it is needed after its run.
 
@@ -90,12 +99,17 @@ class Workspace:
     checkpoints are adapters on a base.
     """
 
-    models: Kept[Any] = field(default_factory=Kept)
+    models: Kept[Resident] = field(default_factory=Kept)
     texts: Kept[Any] = field(default_factory=Kept)
     passes: Kept[Any] = field(default_factory=Kept)
     tokenizers: dict[str, Any] = field(default_factory=dict)
     adapted: dict[str, bool] = field(default_factory=dict)
     job: tuple[Fact, ...] = ()
+
+    def notes_of(self, loaded: Any) -> dict[str, Any]:
+        """What was found out about a checkpoint; of one that is not kept, nothing."""
+        found = (resident.notes for resident in self.models.values() if resident.loaded is loaded)
+        return next(found, {})
 
     def bound_models(self, available_bytes: Callable[[], int], num_workers: int) -> None:
         """Set the bound of models before the first is loaded."""
