@@ -1,9 +1,9 @@
-"""What the whole depth profile costs: all boundaries and both crossed cells, against whole passes.
+"""Cost of the whole depth profile, all boundaries and both crossed cells, in passes of the model.
 
-Layer evaluations are counted by hooks; seconds are measured on the same models and events, ours and
-the plain way in turns. The plain way runs a whole model for every cell, its layer inputs replaced at
-the boundary: 2 L passes. The goal is at most L + 2 passes of the whole model, in evaluations and in
-seconds, readouts included. A pass is timed on both models in turns, as any crossing has to run them.
+Layer evaluations are counted by hooks; seconds are measured on the same models and events, for ours and
+for the plain way in turns. The plain way runs a whole model for every cell, with its layer inputs replaced
+at the boundary: 2 L passes. The goal is at most L + 2 passes of the whole model, in evaluations and in
+seconds, including readouts. A pass is timed on both models in turns, since any crossing runs both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REPEATS = 7
 
 
 def make_pair() -> tuple[LlamaForCausalLM, LlamaForCausalLM]:
-    """Two models of 16 layers of width 256, the second near the first."""
+    """Two models of 16 layers of width 256, the second a small change of the first."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=8192,
@@ -49,11 +49,11 @@ def make_pair() -> tuple[LlamaForCausalLM, LlamaForCausalLM]:
 
 
 def make_events() -> list[Event]:
-    """Prefixes of one length, so that they make one batch."""
+    """Prefixes of equal length, so that they form one batch."""
     draw = np.random.default_rng(0)
     return [
-        Event(place, place, "first", tuple(draw.integers(8192, size=LENGTH).tolist()), 1, 2, 0)
-        for place in range(NUM_EVENTS)
+        Event(index, index, "first", tuple(draw.integers(8192, size=LENGTH).tolist()), 1, 2, 0)
+        for index in range(NUM_EVENTS)
     ]
 
 
@@ -69,17 +69,17 @@ def plain(
     def run(
         model: LlamaForCausalLM, *, keep: dict[int, torch.Tensor] | None, put: tuple[int, torch.Tensor] | None
     ) -> None:
-        def hook(place: int) -> Callable[..., object]:
+        def hook(index: int) -> Callable[..., object]:
             def before(_module: torch.nn.Module, args: tuple[torch.Tensor, ...]) -> object:
                 count()
                 if keep is not None:
-                    keep[place] = args[0]
-                return (put[1], *args[1:]) if put is not None and put[0] == place else None
+                    keep[index] = args[0]
+                return (put[1], *args[1:]) if put is not None and put[0] == index else None
 
             return before
 
         handles = [
-            layer.register_forward_pre_hook(hook(place)) for place, layer in enumerate(model.model.layers)
+            layer.register_forward_pre_hook(hook(index)) for index, layer in enumerate(model.model.layers)
         ]
         last = model.model.layers[-1].register_forward_hook(lambda _m, _a, out: ends.append(out[:, -1]))
         model(input_BL, use_cache=False, logits_to_keep=1)
@@ -89,17 +89,17 @@ def plain(
     for model, keep in zip(pair, kept, strict=True):
         run(model, keep=keep, put=None)
     own = list(ends)
-    found = {}
+    cells = {}
     for boundary in range(1, NUM_LAYERS):
         ends.clear()
         run(pair[1], keep=None, put=(boundary, kept[0][boundary]))
         run(pair[0], keep=None, put=(boundary, kept[1][boundary]))
-        found[boundary] = [own[0], ends[0], ends[1], own[1]]
-    return found
+        cells[boundary] = [own[0], ends[0], ends[1], own[1]]
+    return cells
 
 
 def main() -> int:
-    """Print both sides; 1 where the goal is missed."""
+    """Print both sides; returns 1 if the goal is missed."""
     pair, events = make_pair(), make_events()
     first, second = (Crossable(model) for model in pair)
     crossing = Crossing(first, second, resolve_boundaries("profile", NUM_LAYERS))
@@ -158,12 +158,12 @@ def _difference(cells: list, ends: dict[int, list[torch.Tensor]], reader: Crossa
     """Largest difference of our margins from those of the plain way, under the descendant's readout."""
     ours = {(cell.event, cell.boundary): cell.margins for cell in cells if cell.readout == "descendant"}
     worst = 0.0
-    for boundary, found in ends.items():
-        for place in range(len(CELLS)):
-            logits_BV = reader.read_out(found[place][:, None])[:, 0].double()
+    for boundary, states in ends.items():
+        for index in range(len(CELLS)):
+            logits_BV = reader.read_out(states[index][:, None])[:, 0].double()
             margins_B = (logits_BV[:, 2] - logits_BV[:, 1]).tolist()
             worst = max(
-                worst, *(abs(margin - ours[row, boundary][place]) for row, margin in enumerate(margins_B))
+                worst, *(abs(margin - ours[row, boundary][index]) for row, margin in enumerate(margins_B))
             )
     return worst
 

@@ -1,9 +1,9 @@
-"""What scoring holds in memory: the head at a large vocabulary, and a corpus twenty times larger.
+"""Memory of scoring: the head at a large vocabulary, and a corpus twenty times larger.
 
-Each measurement has a process of its own, in which the resident size is read every few
-milliseconds. Bounds: 8,192 tokens at a vocabulary of 262,144 take at most 1 GiB over the weights;
-200 MB of text take at most 200 MB more than 10 MB of it. The last line is JSON; the exit status is 1
-where a bound is passed.
+Each measurement runs in its own process, whose resident size is read every few milliseconds.
+Bounds: 8,192 tokens at a vocabulary of 262,144 take at most 1 GiB above the weights; 200 MB of text
+take at most 200 MB more than 10 MB of it. The last line is JSON; the exit status is 1 if a bound is
+exceeded.
 
 Run: python benchmarks/memory.py
 """
@@ -35,7 +35,7 @@ NUM_WORDS, WORD_BYTES, DOCUMENT_WORDS = 500, 40, 200
 
 
 class Peak:
-    """Resident bytes at the start, and the most seen since."""
+    """Resident bytes at the start, and the maximum since then."""
 
     def __init__(self) -> None:
         self.process = psutil.Process()
@@ -43,13 +43,13 @@ class Peak:
         self.done = threading.Event()
 
     def watch(self) -> None:
-        """Read the resident size until told to stop."""
+        """Read the resident size until stopped."""
         while not self.done.wait(0.005):
             self.most = max(self.most, self.process.memory_info().rss)
 
     @property
     def added(self) -> int:
-        """Bytes over the start."""
+        """Peak bytes above the start."""
         return self.most - self.before
 
 
@@ -91,10 +91,10 @@ def head_memory() -> dict[str, float]:
 
     model = tiny_model(VOCABULARY, width=256, context=2048)
     length = 2048
-    places = np.arange(length)
+    positions = np.arange(length)
     ids = np.random.default_rng(0).integers(0, VOCABULARY, (NUM_TOKENS // length, length))
     documents = [
-        TokenizedDocument(i, str(i), row, places, places + 1, np.zeros(length, np.int8))
+        TokenizedDocument(i, str(i), row, positions, positions + 1, np.zeros(length, np.int8))
         for i, row in enumerate(ids)
     ]
     start = time.perf_counter()
@@ -149,22 +149,22 @@ def corpus_memory(megabytes: int) -> dict[str, float]:
 
 
 def in_own_process(function: Any, *arguments: Any) -> dict[str, float]:
-    """Run and return, with memory that nothing else has used."""
+    """Run in a process of its own, so that nothing else has used its memory."""
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return pool.submit(function, *arguments).result()
 
 
 def main() -> int:
-    """Measure, print, judge."""
+    """Measure, print and compare with the goals."""
     head = in_own_process(head_memory)
     print(
         f"head: {head['added'] / MIB:.0f} MiB over the weights (all logits: {head['all_logits'] / MIB:.0f})"
     )
     small, large = (in_own_process(corpus_memory, size) for size in (SMALL_MB, LARGE_MB))
     growth = large["peak"] - small["peak"]
-    for name, found in (("small", small), ("large", large)):
-        megabytes, seconds = found["num_bytes"] / 1e6, found["seconds"]
-        print(f"{name}: peak {found['peak'] / MIB:.0f} MiB, {megabytes:.0f} MB of text in {seconds:.0f} s")
+    for name, run in (("small", small), ("large", large)):
+        megabytes, seconds = run["num_bytes"] / 1e6, run["seconds"]
+        print(f"{name}: peak {run['peak'] / MIB:.0f} MiB, {megabytes:.0f} MB of text in {seconds:.0f} s")
     missed = []
     if head["added"] > HEAD_BOUND:
         missed.append("head")

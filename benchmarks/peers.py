@@ -1,11 +1,10 @@
-"""Our losses beside those of other programs, on the same weights and the same token ids.
+"""Our losses compared with those of other programs, on the same weights and the same token ids.
 
-llama.cpp reads the GGUF file twice: as it is, where it rounds activations to 8 bits and keeps its cache
-in half precision, and with every tensor and the cache widened to float32, where its losses must be
-ours: what is left of the difference in the first reading is its rounding. lm-evaluation-harness runs the
-same float32 model. llama.cpp's own tokenizer is asked, too: where its ids part from ours, both are
-printed. The text is this project's licence. The last line is JSON; the exit status is 1 where a bound is
-passed.
+llama.cpp reads the GGUF file twice: as it is, with activations rounded to 8 bits and a cache in half
+precision, and with all tensors and the cache widened to float32, where its losses must equal ours: the
+difference in the first case is then its rounding. lm-evaluation-harness runs the same float32 model. The
+ids of llama.cpp's own tokenizer are compared with ours, and the first difference is printed. The text is
+this project's licence. The last line is JSON; the exit status is 1 if a bound is exceeded.
 
 Run: pip install llama-cpp-python (a source build), then python benchmarks/peers.py
 """
@@ -74,7 +73,7 @@ def widened(path: Path, out: Path) -> Path:
 
 @dataclass(frozen=True)
 class Theirs:
-    """Mean nats a token of all ids but the first by llama.cpp, its tokens per second, its own ids."""
+    """Mean nats per token of all ids but the first by llama.cpp, its tokens per second, its own ids."""
 
     loss: float
     speed: float
@@ -100,11 +99,11 @@ def llama_cpp(path: Path, ids: list[int], text: str, **settings: int) -> Theirs:
     return Theirs(loss, len(ids) / seconds, model.tokenize(text.encode(), add_bos=False, special=False))
 
 
-def parting(ours: list[int], theirs: list[int]) -> str:
-    """Where two lists of ids part, with the ids there."""
-    for place, (one, other) in enumerate(zip(ours, theirs, strict=False)):
-        if one != other:
-            return f"part at {place}: ours {ours[place : place + 6]}, llama.cpp {theirs[place : place + 6]}"
+def first_difference(ours: list[int], theirs: list[int]) -> str:
+    """Where two lists of ids differ, with the ids there."""
+    for i, (our_id, their_id) in enumerate(zip(ours, theirs, strict=False)):
+        if our_id != their_id:
+            return f"differ from position {i}: ours {ours[i : i + 6]}, llama.cpp {theirs[i : i + 6]}"
     if len(ours) != len(theirs):
         return f"one list ends first: ours {len(ours)}, llama.cpp {len(theirs)}"
     return f"are the same {len(ours)}"
@@ -127,7 +126,7 @@ def our_sums(
 
 
 def main() -> int:
-    """Score, compare, print, judge."""
+    """Score, compare, print, and check the goals."""
     logging.disable(logging.WARNING)
     path = weights()
     loaded = load(str(path), Numerics(device="cpu", dtype="float32"))
@@ -157,7 +156,7 @@ def main() -> int:
     }
     print(f"first {NUM_IDS} ids, nats/token: ours {nats / num_tokens:.6f}")
     print(f"llama.cpp {quantised.loss:.6f} as the file is, {exact.loss:.6f} in float32")
-    print(f"token ids of the whole text {parting(encoding.ids.tolist(), quantised.ids)}")
+    print(f"token ids of the whole text {first_difference(encoding.ids.tolist(), quantised.ids)}")
     print(f"whole text: ours {our_nats / num_bytes:.6f}, harness {harness_nats / num_bytes:.6f} nats/byte")
     missed = [name for name, bound in BOUNDS.items() if not differences[name] <= bound]
     report = {

@@ -1,4 +1,4 @@
-"""What the joint fit costs: Newton's method on cached columns against the published search over T.
+"""Cost of the joint fit: Newton's method on cached columns against the published search over T.
 
 SmolLM2-135M-Instruct and a descendant that is trained in place; FIT is the Python language reference.
 *Ours*: one head pass that keeps K columns and the log-partition of the rest, then one convex fit of bias
@@ -14,7 +14,7 @@ that there is little to save. That case is printed too (``descendant, all``: eve
 rarest), on the columns alone, without a goal of time. For the base too the reference runs on the columns
 alone, since a search over the whole head takes minutes.
 
-The last line is JSON of every ratio; the exit status is 1 where a goal is missed.
+The last line is JSON of every ratio; the exit status is 1 if a goal is missed.
 
 Run: python benchmarks/prior.py
 
@@ -61,10 +61,10 @@ RATIO_GOAL, BOOTSTRAP_GOAL = 50.0, 2.0
 
 
 def timed(run: Callable[[], Any]) -> tuple[Any, float]:
-    """What a call returns, and its seconds."""
+    """The result of a call and its seconds."""
     start = time.perf_counter()
-    found = run()
-    return found, time.perf_counter() - start
+    result = run()
+    return result, time.perf_counter() - start
 
 
 def texts(part: str) -> Any:
@@ -76,7 +76,9 @@ def tune(loaded: Loaded) -> None:
     """The descendant: some updates on text that is not scored, in place."""
     model = loaded.model.train().requires_grad_(requires_grad=True)
     optimiser = torch.optim.AdamW(model.parameters(), lr=5e-5)
-    stream = itertools.chain.from_iterable(loaded.tokenizer.encode(one.text) for one in texts("training"))
+    stream = itertools.chain.from_iterable(
+        loaded.tokenizer.encode(document.text) for document in texts("training")
+    )
     for _ in range(UPDATES):
         ids = torch.tensor(list(itertools.islice(stream, ROWS * LENGTH))).view(ROWS, LENGTH)
         model(ids, labels=ids).loss.backward()
@@ -99,12 +101,12 @@ def cached_states(loaded: Loaded, path: Path) -> Positions:
         for _ in reader.score(texts("heldout"), want=("nll", "hidden"), token_sink=take):
             if sum(map(len, targets)) >= NUM_TOKENS:
                 break
-    document_N = np.repeat(np.arange(len(targets)), [len(one) for one in targets])
+    document_N = np.repeat(np.arange(len(targets)), [len(ids) for ids in targets])
     return Positions(writer.states(), np.concatenate(targets), document_N, np.arange(len(targets)))
 
 
 def over_the_head(head: LinearHead, positions: Positions) -> Statistics:
-    """All ids as columns, computed again on every pass over the cached hidden states."""
+    """All ids as columns, recomputed in every pass over the cached hidden states."""
     rows = HeadRows(head, positions.states)
     return Statistics(
         rows, positions.target_N, positions.document_N, np.arange(head.num_ids), len(positions.index_D)
@@ -127,7 +129,7 @@ def measure(
     solution, fit_seconds = timed(lambda: prior.fit_optimum(fit, free.mask_K))
     ours = column_seconds + fit_seconds
     matched, with_columns = timed(lambda: prior.fit_affine(fit, held, free.mask_K))
-    found = {
+    row = {
         "num_tokens": float(positions.num_positions),
         "num_columns": float(len(ids_K)),
         "head_pass_seconds": pass_seconds,
@@ -147,12 +149,12 @@ def measure(
         free_V = np.zeros(head.num_ids, dtype=np.bool_)
         free_V[ids_K[free.mask_K]] = True
         again, seconds = timed(lambda: prior.fit_affine(dense_fit, dense_held, free_V))
-        found |= {
+        row |= {
             "reference_seconds": seconds,
             "reference_over_ours": seconds / ours,
             "reference_fit_loss_over_the_head": again.fit_loss,
         }
-    return found
+    return row
 
 
 def bootstrap_seconds() -> float:
@@ -177,8 +179,8 @@ def main() -> int:
         positions = cached_states(loaded, folder / "descendant.states")
         results["descendant, all"] = measure(loaded, positions, folder, MOST_COLUMNS, whole=False)
         results["descendant"] = measure(loaded, positions, folder, COLUMNS, whole=True)
-    for name, found in results.items():
-        for what, value in found.items():
+    for name, row in results.items():
+        for what, value in row.items():
             print(f"{name:15} {what:42} {value:.6g}")
     seconds = bootstrap_seconds()
     print(f"bootstrap of {PAIRS} pairs, {DOCUMENTS} documents, {RESAMPLES} resamples: {seconds:.2f} s")
@@ -190,7 +192,7 @@ def main() -> int:
             ("bootstrap_seconds", seconds > BOOTSTRAP_GOAL),
             (
                 "fit_loss",
-                any(one["our_fit_loss"] > one["reference_fit_loss"] + 1e-6 for one in results.values()),
+                any(row["our_fit_loss"] > row["reference_fit_loss"] + 1e-6 for row in results.values()),
             ),
         )
         if failed

@@ -1,13 +1,13 @@
-"""Make the recovery tables from published scores and print what the estimators say of published tables.
+"""Compute the recovery tables from published scores, and compare estimates with the published tables.
 
 usage: python benchmarks/published_tables.py DATA_FOLDER [OUT_FOLDER]
 
-DATA_FOLDER holds train-before-test.json (Zhang and Hardt, arXiv 2507.05195) and
+DATA_FOLDER has train-before-test.json (Zhang and Hardt, arXiv 2507.05195) and
 qwen2.5-32b-factorial.csv (arXiv 2605.07284). A descendant is a model whose name is its base's name and
 -Chat, -Instruct or -it; a family is the name without the owner and without the size, so that all sizes of
 one generation are one family. `direct_eval` is native, `train_before_test` is recovered (descendants) and
-matched (bases). Losses stay in bits per byte in the tables. The last line is JSON; the exit status is 1
-where a value that the data's README states is missed.
+matched (bases). Losses stay in bits per byte in the tables. The last line is JSON; the exit status is 1 if
+a value that the data's README states is missed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZE = re.compile(r"-(\d+(?:\.\d+)?)([BbMm])$")
 
 
 def base_of(model: str, models: set[str]) -> str | None:
-    """The base whose name the model's name continues, if it was measured too."""
+    """The base whose name is a prefix of the model's, if it was measured too."""
     for ending in ENDINGS:
         if model.endswith(ending) and model.removesuffix(ending) in models:
             return model.removesuffix(ending)
@@ -40,7 +40,7 @@ def base_of(model: str, models: set[str]) -> str | None:
 
 
 def rows_of(data: dict[str, Any], corpus: str) -> list[dict[str, Any]]:
-    """A row a pair on one corpus."""
+    """One row per pair on one corpus."""
     native, same = data["direct_eval"][corpus], data["train_before_test"][corpus]
     rows = []
     for model in sorted(native):
@@ -77,11 +77,11 @@ def write_table(data_folder: Path, out: Path) -> Path:
     return path
 
 
-def goals(found: dict[str, Any]) -> dict[str, tuple[float, float]]:
-    """What came out, and what the data's README states."""
-    wiki = found["recovery"]["corpora"]["wiki_2025"]
+def goals(tables: dict[str, Any]) -> dict[str, tuple[float, float]]:
+    """Computed values, and those that the data's README states."""
+    wiki = tables["recovery"]["corpora"]["wiki_2025"]
     residual = {row["descendant"]: row["residual"] for row in wiki["pairs"]}
-    depth, settings = found["depth"]["overall"], found["agreement"]["settings"]
+    depth, settings = tables["depth"]["overall"], tables["agreement"]["settings"]
     return {
         "pairs on wiki_2025": (wiki["num_pairs"], 20),
         "residual of Qwen2.5-1.5B-Instruct": (residual["Qwen/Qwen2.5-1.5B-Instruct"], 0.0049),
@@ -100,19 +100,19 @@ def main() -> int:
     """Print every goal, then all estimates as one line of JSON."""
     data_folder = Path(sys.argv[1])
     out = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(tempfile.mkdtemp())
-    found = {
+    tables = {
         "recovery": analyse("recovery", write_table(data_folder, out)),
         "agreement": analyse("agreement", data_folder / "train-before-test.json"),
         "depth": analyse("depth", data_folder / "qwen2.5-32b-factorial.csv"),
     }
     met = True
-    for name, (value, stated) in goals(found).items():
+    for name, (value, stated) in goals(tables).items():
         # stated to 2, 3 or 4 digits: half of the last one; interval ends are of another resampling
         close = abs(value - stated) <= (0.0151 if name[-2:] in {"lo", "hi"} else 0.00051)
         met &= close
         print(f"{name}: {value:.4f}, stated {stated:g}{'' if close else ', MISSED'}")
     # JSON has no NaN: what is unknown is null
-    print(json.dumps(json.loads(json.dumps(found), parse_constant=lambda _: None), allow_nan=False))
+    print(json.dumps(json.loads(json.dumps(tables), parse_constant=lambda _: None), allow_nan=False))
     return 0 if met else 1
 
 

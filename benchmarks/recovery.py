@@ -2,10 +2,9 @@
 
 Both sides train the same adapters from the same start on the same documents in the same updates, with
 the mean loss over an update's tokens, and their losses are compared update by update. TRL's SFTTrainer
-runs unpacked (the peer of the goal) and, for the record, with its packing modes, which make other
-updates of the documents. Sides take turns, in an order that is turned round from one round to the
-next, and the ratio is of the medians. The last line is JSON; the exit status is 1 where the goal is
-missed.
+runs unpacked (for the goal) and, for information, with its packing modes, which make other updates of
+the documents. Sides take turns in an order that is reversed in every round, and the ratio is that of the
+medians. The last line is JSON; the exit status is 1 if the goal is missed.
 
 Run: python benchmarks/recovery.py
 """
@@ -155,14 +154,14 @@ def theirs(rows: list[list[int]], scratch: Path, **packing: Any) -> Side:
 
 
 def tokenizer() -> Any:
-    """A tokenizer that TRL asks for; no text is encoded here."""
+    """A tokenizer, which TRL requires; no text is encoded."""
     from stemmatics.train.tokenizer import train_tokenizer
 
     return train_tokenizer(["a text"], 300, CONTEXT)
 
 
 def measure(rows: list[list[int]]) -> dict[str, Any]:
-    """Tokens a second of each side, medians over the rounds, and how far the losses lie apart."""
+    """Tokens per second of each side, medians over the rounds, and the difference of the losses."""
     num_tokens = sum(len(row) - 1 for row in rows)
     sides: dict[str, Callable[[Path], Side]] = {
         "stemmatics": lambda scratch: ours(rows, scratch),
@@ -182,22 +181,22 @@ def measure(rows: list[list[int]]) -> dict[str, Any]:
 
 
 def packing_modes(rows: list[list[int]]) -> dict[str, float | str]:
-    """Tokens a second of TRL's packing modes, once each; a mode that fails says why."""
-    found: dict[str, float | str] = {}
+    """Tokens per second of TRL's packing modes, or why a mode fails."""
+    rates: dict[str, float | str] = {}
     for mode in ("wrapped", "bfd"):
         with tempfile.TemporaryDirectory() as scratch:
             try:
                 spent, _, num_tokens = timed(theirs(rows, Path(scratch), packing=True, packing_strategy=mode))
             except (ValueError, RuntimeError, TypeError) as error:
-                found[mode] = f"{type(error).__name__}: {str(error)[:80]}"
+                rates[mode] = f"{type(error).__name__}: {str(error)[:80]}"
                 continue
-        # packed, a row holds more text: the documents go round until all updates are made
-        found[mode] = num_tokens / spent
-    return found
+        # packed rows have more text: documents repeat until all updates are done
+        rates[mode] = num_tokens / spent
+    return rates
 
 
 def main() -> int:
-    """Print the ratio and the losses; 1 where a goal is missed."""
+    """Print the ratio and the losses; returns 1 if a goal is missed."""
     warnings.simplefilter("ignore")
     logging.disable(logging.WARNING)
     rows = documents()

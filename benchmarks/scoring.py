@@ -1,14 +1,14 @@
-"""How fast documents are scored: against lm-evaluation-harness and against the matrix products alone.
+"""Speed of scoring documents, against lm-evaluation-harness and against the matrix products alone.
 
 The same SmolLM2-135M-Instruct weights, the same documents of the Python language reference, the
 harness's windows and prefix id. The lengths are log-uniform between 20 and 512 tokens, so that short
 documents count as they do in real corpora; the harness's ratio is also printed for the documents above
 and below 128 tokens. All sides take turns within one run, and a side's speed is its best round. The
-limit is all of the model's matrix products, with its own weights, on as many positions as there are
-tokens, with nothing between them: the same rounds, the same statistic. `peak` is what each shape would
-allow at the best of many short trials, printed beside it. In float32 every document must agree; in
+limit is the time of all of the model's matrix products, with its own weights, on as many positions as there
+are tokens, in the same rounds. `peak` is the limit if each shape ran as fast as in the best of many short
+trials. In float32 every document must agree; in
 bfloat16, where a short document's rounding noise is ten times the corpus's, the corpus must, and the
-largest document is printed. The last line is JSON; the exit status is 1 where a goal is missed.
+largest document is printed. The last line is JSON; the exit status is 1 if a goal is missed.
 
 Run: python benchmarks/scoring.py
 
@@ -70,26 +70,26 @@ class Side:
 
 
 def texts(tokenizer: TextTokenizer) -> list[str]:
-    """Beginnings of topics of the language reference, each cut at a token's end to a length drawn for it."""
+    """Beginnings of topics of the language reference, each cut at a token's end to a random length."""
     generator = np.random.default_rng(0)
-    found, total = [], 0
+    documents, total = [], 0
     for _, topic in sorted(pydoc_data.topics.topics.items()):
-        asked = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
+        length = round(float(np.exp(generator.uniform(np.log(SHORTEST), np.log(WINDOW)))))
         ends = tokenizer.encode(topic).ends
-        if len(ends) < asked:
+        if len(ends) < length:
             continue
-        text = topic.encode()[: ends[asked - 1]].decode(errors="ignore")
+        text = topic.encode()[: ends[length - 1]].decode(errors="ignore")
         num_tokens = len(tokenizer.encode(text).ids)
         if num_tokens <= WINDOW:
-            found.append(text)
+            documents.append(text)
             total += num_tokens
         if total >= NUM_TOKENS:
             break
-    return found
+    return documents
 
 
 def tokenized(tokenizer: TextTokenizer, documents: list[str]) -> list[TokenizedDocument]:
-    """The documents as the engine takes them; token classes play no part here."""
+    """The documents as inputs of the engine; token classes do not matter here."""
     encodings = [tokenizer.encode(text) for text in documents]
     return [
         TokenizedDocument(i, str(i), e.ids, e.starts, e.ends, np.zeros(len(e.ids), np.int8))
@@ -173,43 +173,43 @@ class Products:
 
     @property
     def tokens_per_second(self) -> float:
-        """Positions that the products alone allowed in their best round."""
+        """Positions per second of the products alone in their best round."""
         return self.num_tokens / min(self.seconds)
 
     @property
     def peak(self) -> float:
-        """Positions a second at each shape's best short trial."""
+        """Positions per second at each shape's best short trial."""
         return PRODUCT_POSITIONS / sum(self.shapes[shape] * self.best[shape] for shape in self.shapes)
 
 
-def largest_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
+def largest_difference(first: Side, other: Side, num_bytes: list[int]) -> float:
     """Largest difference of a document's loss, in nats per byte."""
-    return max(abs(a - b) / n for a, b, n in zip(one.nats, other.nats, num_bytes, strict=True))
+    return max(abs(a - b) / n for a, b, n in zip(first.nats, other.nats, num_bytes, strict=True))
 
 
-def corpus_difference(one: Side, other: Side, num_bytes: list[int]) -> float:
+def corpus_difference(first: Side, other: Side, num_bytes: list[int]) -> float:
     """Difference of the corpus's loss, in nats per byte."""
-    return abs(sum(one.nats) - sum(other.nats)) / sum(num_bytes)
+    return abs(sum(first.nats) - sum(other.nats)) / sum(num_bytes)
 
 
 def by_length(
     loaded: Loaded, documents: list[str], tokens: list[TokenizedDocument], prefix_id: int
 ) -> dict[str, float]:
     """Our speed over the harness's, for short and for long documents."""
-    found = {}
+    ratios = {}
     for name, low, high in ((f"up_to_{SHORT}", 0, SHORT), (f"over_{SHORT}", SHORT, WINDOW)):
-        chosen = [i for i, one in enumerate(tokens) if low < len(one.ids) <= high]
+        chosen = [i for i, document in enumerate(tokens) if low < len(document.ids) <= high]
         peer, _ = harness(loaded.model, loaded.tokenizer, [documents[i] for i in chosen])
         sides = Side(peer), Side(ours(loaded.model, [tokens[i] for i in chosen], prefix_id))
         for _ in range(2):
             for side in sides:
                 side.take_turn()
-        found[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
-    return found
+        ratios[name] = round(min(sides[0].seconds) / min(sides[1].seconds), 3)
+    return ratios
 
 
 def main() -> int:
-    """Time, compare, print, judge."""
+    """Time, compare, print, and check the goals."""
     torch.manual_seed(0)
     spec = str(weights())
     loaded = load(spec, Numerics(device="cpu", dtype="float32"))

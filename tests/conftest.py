@@ -52,7 +52,7 @@ def stemma_command():
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory):
-    """No test reads or writes the user's cache, and none asks the Hub."""
+    """No test uses the user's cache or queries the Hub."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("STEMMATICS_CACHE", str(tmp_path_factory.mktemp("cache")))
         patch.setenv("HF_HUB_OFFLINE", "1")

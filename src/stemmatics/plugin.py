@@ -1,4 +1,4 @@
-"""Everything that a measure in another package imports, and nothing else; frozen by ``tests/test_surface.py``.
+"""Everything that a measure in another package imports; the list is frozen by a test.
 
 Names are imported when they are used: contracts and measures need no torch, probes do.
 """

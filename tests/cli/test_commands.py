@@ -41,8 +41,8 @@ ERRORS = {
     "too many arguments": (["status", "RUN", "more"], 2, "more"),
     "a number out of range": (["run", "x.yaml", "--workers", "0"], 2, "--workers"),
     "a word for a number": (["show", "RUN", "scores", "--limit", "many"], 2, "--limit"),
-    "no such study": (["run", "nowhere.yaml"], 2, "nowhere.yaml is not there"),
-    "no such study to check": (["check", "nowhere.yaml"], 2, "nowhere.yaml is not there"),
+    "no such study": (["run", "nowhere.yaml"], 2, "nowhere.yaml does not exist"),
+    "no such study to check": (["check", "nowhere.yaml"], 2, "nowhere.yaml does not exist"),
     "no run: status": (["status", "nowhere"], 2, "nowhere is not a run folder"),
     "no run: verify": (["verify", "nowhere"], 2, "nowhere is not a run folder"),
     "no run: show": (["show", "nowhere"], 2, "nowhere is not a run folder"),
@@ -52,19 +52,19 @@ ERRORS = {
     "no run: merge": (["merge", "nowhere", "RUN", "--out", "out"], 2, "nowhere is not a run folder"),
     "no such table": (["show", "RUN", "nowhere"], 2, "there is no table 'nowhere'"),
     "no such format": (["export", "RUN", "--format", "xls"], 2, "Choose csv, parquet, json"),
-    "no such preset": (["init", "new", "--preset", "llama"], 2, "Choose nursery"),
+    "no such preset": (["init", "new", "--preset", "llama"], 2, "Choose nursery, ladder"),
     "no such checkpoint": (["score", "./nowhere", "TEXT"], 2, "nowhere"),
     "no such text": (["score", "BASE", "nowhere.txt"], 2, "nowhere.txt"),
     "no such windows": (
         ["score", "BASE", "TEXT", "--windows", "words"],
         2,
-        "--windows: 'words' is not right",
+        "invalid value 'words' for --windows",
     ),
-    "no such dtype": (["score", "BASE", "TEXT", "--dtype", "int8"], 2, "--dtype: 'int8' is not right"),
+    "no such dtype": (["score", "BASE", "TEXT", "--dtype", "int8"], 2, "invalid value 'int8' for --dtype"),
     "a stride over the window": (
         ["score", "BASE", "TEXT", "--window", "8", "--stride", "9"],
         2,
-        "stride 9 is larger than the window of 8",
+        "Stride 9 is larger than the window of 8",
     ),
     "no such template": (["score", "BASE", "TEXT", "--render", "nowhere.jinja"], 1, "nowhere.jinja"),
     "a folder that can not be made": (
@@ -72,7 +72,7 @@ ERRORS = {
         1,
         "/dev/null",
     ),
-    "a run that is there": (["merge", "RUN", "RUN", "--out", "RUN"], 2, "is there already"),
+    "a run that is there": (["merge", "RUN", "RUN", "--out", "RUN"], 2, "already exists"),
 }
 
 
@@ -154,7 +154,7 @@ def test_init_does_not_overwrite(tmp_path, stemma_command):
     before = (tmp_path / "stemma.yaml").read_text()
     ran = stemma_command("init", tmp_path, "--preset", "olmo2")
     assert (ran.code, ran.out) == (2, "")
-    assert "is there already" in ran.err
+    assert "already exists" in ran.err
     assert (tmp_path / "stemma.yaml").read_text() == before
 
 

@@ -1,4 +1,4 @@
-"""A fact's key follows from how it is got, and from nothing else."""
+"""A fact's key depends on everything that determines its output, and on nothing else."""
 
 import json
 
@@ -24,12 +24,12 @@ SCORE = Fact("score", 1, {"window": 8}, {"checkpoint": BASE, "corpus": CORPUS})
     ],
     ids=["probe", "version", "parameter", "kind of number", "one need less", "needs swapped", "a need's own"],
 )
-def test_what_decides_the_result_changes_the_key(other):
+def test_everything_that_determines_the_result_changes_the_key(other):
     assert other.key != SCORE.key
     assert other != SCORE
 
 
-def test_label_tag_and_place_do_not_change_the_key():
+def test_label_tag_and_location_do_not_change_the_key():
     same = Fact("score", 1, {"window": 8}, SCORE.needs, label="x", tag="floor", where={"source": "/there"})
     assert same.key == SCORE.key
     assert same == SCORE
@@ -40,9 +40,9 @@ def test_needs_come_before_their_users_and_once():
     top = Fact("compare", 1, {}, {"a": SCORE, "b": Fact("score", 1, {"window": 9}, SCORE.needs)})
     ordered = list(closure([top, SCORE]))
     assert len(ordered) == len(set(ordered)) == 5
-    for place, key in enumerate(ordered):
+    for index, key in enumerate(ordered):
         needs = {need.key for need in closure([top])[key].needs.values()}
-        assert needs <= set(ordered[:place])
+        assert needs <= set(ordered[:index])
     assert ordered[-1] == top.key
 
 

@@ -1,4 +1,4 @@
-"""One spelling for one value, and none for what has no exact spelling."""
+"""One spelling for each value; values without an exact spelling are refused."""
 
 import hashlib
 import math
@@ -34,13 +34,13 @@ def test_numbers_that_are_not_finite_are_refused(value):
 
 
 @pytest.mark.parametrize("value", [{1, 2}, b"bytes", bytearray(b"b"), object(), np.arange(3), np.int64(3)])
-def test_what_has_no_spelling_is_refused(value):
+def test_values_that_json_cannot_represent_are_refused(value):
     with pytest.raises(TypeError, match="can't hold"):
         key_of({"x": value})
 
 
-def test_names_that_are_spelled_alike_are_refused():
-    with pytest.raises(ValueError, match="spelled alike"):
+def test_names_with_the_same_spelling_are_refused():
+    with pytest.raises(ValueError, match="same spelling"):
         key_of({1: "a", "1": "b"})
 
 

@@ -71,39 +71,39 @@ WRONG = {
         4,
         ["stages.s.init is missing", "'init'"],
     ),
-    "word for a number": ("name: x\nseed: many\n", 2, ["seed is not right", "integer"]),
-    "negative seed": ("name: x\nseed: -1\n", 2, ["seed is not right", "greater than or equal to 0"]),
+    "word for a number": ("name: x\nseed: many\n", 2, ["invalid value of seed", "integer"]),
+    "negative seed": ("name: x\nseed: -1\n", 2, ["invalid value of seed", "greater than or equal to 0"]),
     "a list for a mapping": (
         "name: x\ncheckpoints:\n  - a\n  - b\n",
         2,
-        ["checkpoints is not right", "dict"],
+        ["invalid value of checkpoints", "dict"],
     ),
-    "a text for a corpus": ("corpora:\n  news: news.txt\n", 2, ["corpora.news is not right", "Corpus"]),
+    "a text for a corpus": ("corpora:\n  news: news.txt\n", 2, ["invalid value of corpora.news", "Corpus"]),
     "unknown dtype": (
         "numerics:\n  dtype: float8\n",
         2,
-        ["numerics.dtype is not right", "'float32'"],
+        ["invalid value of numerics.dtype", "'float32'"],
     ),
     "unknown kind of stage": (
         "checkpoints:\n  b: {source: o/b}\nstages:\n  s:\n    kind: sfft\n    init: b\n",
         4,
-        ["stages.s is not right", "'sft'"],
+        ["invalid value of stages.s", "'sft'"],
     ),
     "a stage without a kind": (
         "checkpoints:\n  b: {source: o/b}\nstages:\n  s:\n    init: b\n",
         4,
-        ["stages.s is not right", "kind"],
+        ["invalid value of stages.s", "kind"],
     ),
     "two sources of a corpus": (
         "name: x\ncorpora:\n  ok: {path: a.txt}\n  news:\n    path: n.txt\n    dataset: org/d\n",
         4,
-        ["corpora.news is not right", "exactly one of path, dataset, generator"],
+        ["invalid value of corpora.news", "exactly one of path, dataset, generator"],
     ),
     "no source of a corpus": ("corpora:\n  news:\n    field: t\n", 2, ["exactly one of", "found none"]),
     "stride over window": (
         "scoring:\n  windows:\n    size: 8\n    stride: 9\n",
         2,
-        ["stride 9 is larger than the window of 8"],
+        ["Stride 9 is larger than the window of 8"],
     ),
     "a corpus that is not declared": (
         BASE + STAGE + "    init: base\n    corpus: nowhere\n",
@@ -150,8 +150,8 @@ WRONG = {
     "a tab": ("name: x\ncorpora:\n\ta: 3\n", 3, ["not valid YAML"]),
     "a list": ("- a\n- b\n", 1, ["not a stemma", "stemma init"]),
     "nothing": ("", 1, ["not a stemma", "stemma init"]),
-    "a name with a slash": ("seed: 1\nname: a/b\n", 2, ["name is not right"]),
-    "a version from the future": ("name: x\nstemma: 9\n", 2, ["stemma is not right"]),
+    "a name with a slash": ("seed: 1\nname: a/b\n", 2, ["invalid value of name"]),
+    "a version from the future": ("name: x\nstemma: 9\n", 2, ["invalid value of stemma"]),
 }
 
 
@@ -192,7 +192,7 @@ def test_only_marked_sources_are_paths(tmp_path):
 
 
 def test_files_that_are_no_text_and_files_that_are_not_there(tmp_path):
-    with pytest.raises(UserError, match=r"is not there.*stemma init") as caught:
+    with pytest.raises(UserError, match=r"does not exist.*stemma init") as caught:
         load(tmp_path / "stemma.yaml")
     assert caught.value.code == 2
     (tmp_path / "stemma.yaml").write_bytes(b"\xff\xfe\x00name")

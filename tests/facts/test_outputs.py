@@ -34,7 +34,7 @@ def output_of(ledger, fact):
     """A fact's tables as plain data."""
     tables = {}
     for name in ledger.tables_of(fact.key):
-        rows = ledger.read(name, fact.key)
+        rows = ledger.read(fact.key, name)
         tables[name] = {column: _plain(column, rows[column].to_pylist()) for column in rows.column_names}
     return {"version": fact.version, "tables": tables}
 

@@ -13,6 +13,7 @@ from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stages import RecoveryRecipe
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.cross import CrossParams, cross_fact
+from stemmatics.facts.damaged_base import DamagedBaseParams, damaged_base_fact
 from stemmatics.facts.events import EARLIER, FIRST, LATER, EventsParams, events_fact
 from stemmatics.facts.forced import ForcedParams, forced_fact
 from stemmatics.facts.judged import judged_fact
@@ -178,6 +179,12 @@ def facts_by_kind(pinned):
         "forced": forced_fact(ForcedParams(max_new_tokens=3, numerics=numerics), events, tuned),
         "noise_scale": noise_scale_fact(
             noise, {"base": base, "descendant": pinned.checkpoint("noisy")}, events, heldout
+        ),
+        "damaged_base": damaged_base_fact(
+            DamagedBaseParams(scoring=fit["scoring"], numerics=numerics, sample=1.0, kind="centred", seed=1),
+            base,
+            pinned.checkpoint("noisy"),
+            heldout,
         ),
     }
 

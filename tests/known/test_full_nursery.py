@@ -33,7 +33,7 @@ def _sums(root):
     """Stored sums by fact, for the facts that both runs must share."""
     ledger = Ledger(root)
     return {
-        key: ledger.read("scores", key)["nll_sum"]
+        key: ledger.read(key, "scores")["nll_sum"]
         for key in ledger.done()
         if "scores" in ledger.tables_of(key)
     }

@@ -1,4 +1,4 @@
-"""Every kind of causal architecture that the engine is held to, tiny, in one place.
+"""Tiny models of every kind of causal architecture that the engine must support.
 
 Weights are drawn with a large spread (initializer range 0.5), so that logits are far from flat
 and a wrong mask, position or scale shows. An entry that can't be built fails its test.

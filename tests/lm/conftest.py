@@ -1,4 +1,4 @@
-"""Lets the tests of this room import the models and documents that they share."""
+"""Lets the tests of this folder import the models and documents that they share."""
 
 import sys
 from pathlib import Path

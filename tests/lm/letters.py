@@ -1,4 +1,4 @@
-"""A checkpoint whose tokens are letters: 64 ids, one a character, so that losses follow by hand."""
+"""A checkpoint whose tokens are letters: 64 ids, one per character, so losses are known by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TEMPLATE = (
 
 
 def letters(*, adds_bos: bool = True, merges: tuple[tuple[str, str], ...] = ()) -> PreTrainedTokenizerFast:
-    """A character a token, but for ``merges``; with a chat template that writes BOS and EOS itself."""
+    """One token per character, except for ``merges``; with a chat template that writes BOS and EOS itself."""
     vocabulary = {name: index for index, name in enumerate(NAMES)}
     for pair in merges:
         vocabulary["".join(pair)] = len(vocabulary)
@@ -42,7 +42,7 @@ def ids_of(text: str) -> list[int]:
 
 
 def chain(losses: dict[tuple[str, str], float]) -> torch.nn.Module:
-    """O2: after the first of each pair the second costs what is said, in nats."""
+    """O2: after the first of each pair the second costs the given nats."""
     p_VV = torch.full((64, 64), 1 / 64, dtype=torch.float64)
     for (first, second), loss in losses.items():
         row = 1 if first == BOS else NAMES.index(first)

@@ -1,4 +1,4 @@
-"""Small tokenizers of every kind, made in memory, and what their byte spans must fulfil."""
+"""Small tokenizers of every kind, made in memory, and checks of their byte spans."""
 
 from __future__ import annotations
 

@@ -18,11 +18,11 @@ BOS = 1
 
 def as_document(index: int, ids: Sequence[int], **given) -> TokenizedDocument:
     """A document in which every token is one byte."""
-    places = np.arange(len(ids), dtype=np.int64)
+    positions = np.arange(len(ids), dtype=np.int64)
     arrays = {
         "ids": np.asarray(ids, dtype=np.int64),
-        "starts": places,
-        "ends": places + 1,
+        "starts": positions,
+        "ends": positions + 1,
         "classes": np.zeros(len(ids), dtype=np.int8),
     }
     return TokenizedDocument(index=index, doc_id=f"doc{index}", **(arrays | given))
@@ -31,7 +31,7 @@ def as_document(index: int, ids: Sequence[int], **given) -> TokenizedDocument:
 def tiny_llama(
     *, num_ids: int = 64, layers: int = 2, context: int = 64, spread: float = 0.5, **settings
 ) -> torch.nn.Module:
-    """O3 as it is: a random 2-layer model, initializer range 0.5, fp32."""
+    """O3: a random 2-layer model, initializer range 0.5, fp32."""
     config = transformers.LlamaConfig(
         vocab_size=num_ids,
         hidden_size=32,

@@ -51,8 +51,8 @@ def own_sum(model: torch.nn.Module, ids: list[int], *, left: int = 0, right: int
         mask_L = [0] * left + [1] * len(fed) + [0] * right
         arguments["attention_mask"] = torch.tensor([mask_L])
         if "position_ids" in inspect.signature(model.forward).parameters:
-            place_L = [0] * left + list(range(len(fed))) + [0] * right
-            arguments["position_ids"] = torch.tensor([place_L])
+            position_L = [0] * left + list(range(len(fed))) + [0] * right
+            arguments["position_ids"] = torch.tensor([position_L])
     with torch.inference_mode():
         logits_LV = model(torch.tensor([row_L]), **arguments).logits[0]
     log_p_LV = torch.log_softmax(logits_LV.double(), dim=-1)
@@ -98,8 +98,8 @@ def _describe(model: torch.nn.Module, architecture: Architecture) -> str:
 
 
 def _row(architecture: Architecture) -> str:
-    found = {name: compare(architecture.build(name)) for name in architecture.attentions}
-    parities = list(found.values())
+    result = {name: compare(architecture.build(name)) for name in architecture.attentions}
+    parities = list(result.values())
     between = "n/a"
     if len(parities) == 2:
         between = f"{max(abs(a - b) for a, b in zip(parities[0].sums, parities[1].sums, strict=True)):.0e}"
@@ -107,7 +107,7 @@ def _row(architecture: Architecture) -> str:
     cells = [
         architecture.name,
         _describe(architecture.build(), architecture),
-        ", ".join(found),
+        ", ".join(result),
         f"{max(p.nats for p in parities):.0e}",
         *(f"{value:.2f}" for value in worst),
         between,

@@ -50,7 +50,7 @@ def test_a_plain_folder(folder):
     assert loaded.pin == pin(str(folder))
 
 
-def test_dtype_and_attention_are_as_asked(folder):
+def test_dtype_and_attention_are_as_requested(folder):
     loaded = load(str(folder), Numerics(device="cpu", dtype="bfloat16", attention="eager"))
     assert loaded.model.dtype == torch.bfloat16
     assert loaded.model.config._attn_implementation == "eager"
@@ -156,7 +156,7 @@ def test_saved_and_loaded_again_the_loss_is_the_same(tmp_path, tied):
 
 def test_a_failed_save_leaves_nothing_and_nothing_is_overwritten(folder, tmp_path):
     loaded = load(str(folder), CPU)
-    with pytest.raises(UserError, match="there already"):
+    with pytest.raises(UserError, match="already exists"):
         save(loaded.model, loaded.tokenizer, folder)
     with pytest.raises(AttributeError):
         save(loaded.model, None, tmp_path / "new" / "copy")
@@ -180,7 +180,7 @@ def test_files_that_changed_since_they_were_pinned_are_refused(folder):
         load(pinned, CPU)
 
 
-def test_pickles_are_refused_unless_asked_for(folder):
+def test_pickles_are_refused_unless_allowed(folder):
     torch.save(make_model().state_dict(), folder / "pytorch_model.bin")
     (folder / "model.safetensors").unlink()
     with pytest.raises(UserError, match="--allow-pickle"):
@@ -188,7 +188,7 @@ def test_pickles_are_refused_unless_asked_for(folder):
     assert nll_sum(load(str(folder), CPU, allow_pickle=True).model) == nll_sum(make_model())
 
 
-def test_code_from_a_checkpoint_is_not_run_unless_asked_for(folder, tmp_path, monkeypatch):
+def test_code_from_a_checkpoint_is_not_run_unless_allowed(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(transformers.dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
     ran = tmp_path / "ran"
     (folder / "own.py").write_text(

@@ -13,21 +13,21 @@ def _own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "stemmatics-cache"))
 
 
-def found(tmp_path, *, tokenizer=None, **changes):
-    """What differs between the plain tiny checkpoint and a changed one, by field."""
+def differences(tmp_path, *, tokenizer=None, **changes):
+    """Differences between the plain tiny checkpoint and a changed one, by field."""
     plain = make_checkpoint(tmp_path / "plain")
     changed = make_checkpoint(tmp_path / "changed", tokenizer=tokenizer, **changes)
     return {finding.field: finding for finding in compare(str(plain), str(changed))}
 
 
-def test_other_weights_alone_are_no_difference_and_no_weights_are_loaded(tmp_path, monkeypatch):
+def test_different_weights_are_not_a_difference_and_no_weights_are_loaded(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint_module, "_load_model", lambda *_, **__: pytest.fail("weights were loaded"))
-    assert found(tmp_path, seed=1) == {}
+    assert differences(tmp_path, seed=1) == {}
 
 
-def test_tokenizers_that_cut_otherwise_forbid_comparison_by_token(tmp_path):
+def test_different_token_ids_rule_out_comparison_by_token(tmp_path):
     whole_numbers = make_tokenizer(digits=False)
-    findings = found(tmp_path, tokenizer=whole_numbers)
+    findings = differences(tmp_path, tokenizer=whole_numbers)
     probes = [finding for name, finding in findings.items() if name.startswith("token ids of")]
     assert any("1234" in finding.field for finding in probes)
     for finding in probes:
@@ -43,7 +43,7 @@ def test_tokenizers_that_cut_otherwise_forbid_comparison_by_token(tmp_path):
 
 def test_moved_ids_are_named(tmp_path):
     other = make_tokenizer(lines=["qqq the copy qqq of the copy"])
-    finding = found(tmp_path, tokenizer=other)["vocabulary"]
+    finding = differences(tmp_path, tokenizer=other)["vocabulary"]
     assert finding.severity == "by_byte"
     plain, changed = make_tokenizer().get_vocab(), other.get_vocab()
     moved = sorted(token for token in plain.keys() & changed.keys() if plain[token] != changed[token])
@@ -51,11 +51,11 @@ def test_moved_ids_are_named(tmp_path):
     assert f"{len(moved)} strings" in finding.follows
 
 
-def test_tokens_of_one_alone_and_padding_rows(tmp_path):
+def test_tokens_in_only_one_vocabulary_and_padding_rows(tmp_path):
     more = make_tokenizer()
     num_plain = len(more)
     more.add_tokens(["<think>"])
-    findings = found(tmp_path, tokenizer=more, vocab_size=384)
+    findings = differences(tmp_path, tokenizer=more, vocab_size=384)
     assert findings["tokens of one alone"].b == "1: '<think>'"
     assert findings["tokens of one alone"].a == "none"
     assert "support: shared" in findings["tokens of one alone"].follows
@@ -66,7 +66,7 @@ def test_tokens_of_one_alone_and_padding_rows(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "severity", "says"),
+    ("changes", "field", "severity", "expected"),
     [
         ({"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "RoPE", "warning", "500000"),
         (
@@ -80,11 +80,11 @@ def test_tokens_of_one_alone_and_padding_rows(tmp_path):
         ({"tie_word_embeddings": False}, "tied head", "warning", "False"),
     ],
 )
-def test_what_the_configs_say(tmp_path, changes, field, severity, says):
-    findings = found(tmp_path, **changes)
+def test_differences_of_the_configs(tmp_path, changes, field, severity, expected):
+    findings = differences(tmp_path, **changes)
     assert list(findings) == [field]
     assert findings[field].severity == severity
-    assert says in findings[field].b
+    assert expected in findings[field].b
 
 
 def test_long_contexts_differ_only_for_the_record(tmp_path):
@@ -117,7 +117,7 @@ def test_a_prefix_in_one_alone_forbids_comparison_by_token(tmp_path):
     tokenizer.add_bos_token = True
     tokenizer.update_post_processor()
     assert prefix_ids(tokenizer) == [0]
-    findings = found(tmp_path, tokenizer=tokenizer)
+    findings = differences(tmp_path, tokenizer=tokenizer)
     assert set(findings) == {"prefix ids"}
     assert (findings["prefix ids"].a, findings["prefix ids"].b) == ("[]", "[0]")
     assert findings["prefix ids"].severity == "by_byte"

@@ -49,11 +49,11 @@ def score(folder, path, **settings):
 
 def test_one_bos_in_front_and_two_tokens_scored(tmp_path):
     half = checkpoint(tmp_path / "half", chain({(BOS, "a"): math.log(2)}))
-    found = score(half, written(tmp_path, {"text": "a"}, {"text": "ab"}))
-    assert [row["num_tokens"] for row in found.documents] == [1, 2]
-    assert found.documents[0]["nll_sum"] == pytest.approx(0.6931, abs=1e-4)
-    assert found.documents[1]["nll_sum"] == pytest.approx(0.6931 + LN64, abs=1e-4)
-    assert (found.said["prefix_id"], found.said["prefix"]) == (NAMES.index(BOS), BOS)
+    result = score(half, written(tmp_path, {"text": "a"}, {"text": "ab"}))
+    assert [row["num_tokens"] for row in result.documents] == [1, 2]
+    assert result.documents[0]["nll_sum"] == pytest.approx(0.6931, abs=1e-4)
+    assert result.documents[1]["nll_sum"] == pytest.approx(0.6931 + LN64, abs=1e-4)
+    assert (result.said["prefix_id"], result.said["prefix"]) == (NAMES.index(BOS), BOS)
 
 
 def test_text_that_spells_bos_loses_no_character(flat, tmp_path):
@@ -73,23 +73,23 @@ OWN = {"render": {"template": "own", "role": "assistant"}}
 
 
 def test_rendered_messages_get_no_second_bos_and_only_replies_are_scored(random_model, tmp_path):
-    found = score(random_model, written(tmp_path, {"messages": CHAT}), source=OWN)
-    (row,) = found.documents
+    result = score(random_model, written(tmp_path, {"messages": CHAT}), source=OWN)
+    (row,) = result.documents
     assert row["num_tokens"] == len("cde") + 1 + len("gh") + 1
     assert row["num_bytes"] == len("cde</s>") + len("gh</s>")
     assert row["flags"] == ["has_bos", "rendered"]
     eos = NAMES.index("</s>")
     ids = [1, *ids_of("QabAcde"), eos, *ids_of("QfAgh"), eos]
-    assert found.said["prefix_id"] == 1
+    assert result.said["prefix_id"] == 1
     with torch.inference_mode():
         log_p_LV = tiny_llama()(torch.tensor([ids])).logits[0].double().log_softmax(-1)
     scored = [5, 6, 7, 8, 12, 13, 14]
-    assert [ids[place] for place in scored] == [*ids_of("cde"), eos, *ids_of("gh"), eos]
-    expected = -sum(float(log_p_LV[place - 1, ids[place]]) for place in scored)
+    assert [ids[position] for position in scored] == [*ids_of("cde"), eos, *ids_of("gh"), eos]
+    expected = -sum(float(log_p_LV[position - 1, ids[position]]) for position in scored)
     assert row["nll_sum"] == pytest.approx(expected, abs=1e-4)
 
 
-def test_a_token_across_the_joint_is_nobodys_answer_and_is_flagged(tmp_path):
+def test_a_token_across_the_boundary_is_not_scored_and_is_flagged(tmp_path):
     merged = checkpoint(tmp_path / "merged", flat_model(65), letters(merges=(("A", "c"),)))
     row = score(merged, written(tmp_path, {"messages": CHAT}), source=OWN).documents[0]
     assert row["num_tokens"] == len("de") + 1 + len("gh") + 1
@@ -113,12 +113,12 @@ def test_the_prefix_is_recorded(tmp_path):
 def test_windows_are_weighed_by_their_tokens(tmp_path):
     text = "abcdefghij"
     steps = list(zip([BOS, *text[:-1]], text, strict=True))
-    model = chain({pair: 1.0 if place < 4 else 3.0 for place, pair in enumerate(steps)})
+    model = chain({pair: 1.0 if position < 4 else 3.0 for position, pair in enumerate(steps)})
     folder = checkpoint(tmp_path / "steps", model)
-    found = score(
+    result = score(
         folder, written(tmp_path, {"text": text}), scoring=Scoring(windows=Windows(size=4, stride=2))
     )
-    assert found.nats_per_token == pytest.approx(2.2, abs=1e-5)
+    assert result.nats_per_token == pytest.approx(2.2, abs=1e-5)
 
 
 def test_documents_are_weighed_by_their_tokens():
@@ -127,17 +127,17 @@ def test_documents_are_weighed_by_their_tokens():
         {"index": i, "nll_sum": nll, "num_tokens": count, "num_bytes": 2 * count}
         for i, (nll, count) in enumerate(sums)
     ]
-    found = Scored("x", rows, {})
-    assert (found.nats_per_token, found.nats_per_byte) == (1.0, 0.5)
+    result = Scored("x", rows, {})
+    assert (result.nats_per_token, result.nats_per_byte) == (1.0, 0.5)
 
 
 @pytest.mark.parametrize(
     ("text", "num_bytes"), [("naïve café ☕", 16), (" !", 2), ("ﬁ", 3), ("a\r\nb\r\n", 6), ("a\u2029b", 5)]
 )
 def test_bytes_are_those_of_the_text(tiny, tmp_path, text, num_bytes):
-    found = score(tiny / "base", written(tmp_path, {"text": text}), scoring=Scoring(prefix="always"))
-    assert [row["num_bytes"] for row in found.documents] == [num_bytes]
-    assert [row["flags"] for row in found.documents] == [[]]
+    result = score(tiny / "base", written(tmp_path, {"text": text}), scoring=Scoring(prefix="always"))
+    assert [row["num_bytes"] for row in result.documents] == [num_bytes]
+    assert [row["flags"] for row in result.documents] == [[]]
 
 
 def test_empty_documents_keep_their_row_and_have_no_rate(flat, tmp_path, stemma_command):
@@ -171,18 +171,20 @@ def test_bad_text_is_named_or_flagged(flat, tmp_path, stemma_command):
 
 def test_the_token_table_adds_up_to_the_documents(random_model, tmp_path):
     path = written(tmp_path, {"text": "abcdefg hijk"}, {"text": ""}, {"text": "b"})
-    found = score(random_model, path, scoring=Scoring(prefix="never"), tokens=tmp_path / "tokens.parquet")
+    result = score(random_model, path, scoring=Scoring(prefix="never"), tokens=tmp_path / "tokens.parquet")
     table = pq.read_table(tmp_path / "tokens.parquet").to_pylist()
     assert [row["id"] for row in table] == [*ids_of("abcdefg hijk"), *ids_of("b")]
-    for row in found.documents:
-        mine = [one for one in table if one["document"] == row["index"]]
-        scored = [one for one in mine if one["log_probability"] is not None]
+    for row in result.documents:
+        mine = [token for token in table if token["document"] == row["index"]]
+        scored = [token for token in mine if token["log_probability"] is not None]
         assert len(scored) == row["num_tokens"] == max(0, len(mine) - 1)
-        assert -sum(one["log_probability"] for one in scored) == pytest.approx(row["nll_sum"], rel=1e-12)
-        assert sum(one["end"] - one["start"] for one in scored) == row["num_bytes"]
-        assert all(one["doc_id"] == row["doc_id"] for one in mine)
-        assert all(0 <= one["entropy"] <= LN64 and 0 <= one["top_1"] < 64 for one in scored)
-        assert all(one["entropy"] is None and one["top_1"] is None for one in mine if one not in scored)
+        assert -sum(token["log_probability"] for token in scored) == pytest.approx(row["nll_sum"], rel=1e-12)
+        assert sum(token["end"] - token["start"] for token in scored) == row["num_bytes"]
+        assert all(token["doc_id"] == row["doc_id"] for token in mine)
+        assert all(0 <= token["entropy"] <= LN64 and 0 <= token["top_1"] < 64 for token in scored)
+        assert all(
+            token["entropy"] is None and token["top_1"] is None for token in mine if token not in scored
+        )
 
 
 def test_the_token_table_stays_out_of_run_folders(flat, tmp_path, stemma_command):
@@ -193,14 +195,14 @@ def test_the_token_table_stays_out_of_run_folders(flat, tmp_path, stemma_command
     inside = run / "private" / "tokens.parquet"
     ran = stemma_command("score", flat, path, "--tokens", inside)
     assert (ran.code, ran.out) == (2, "")
-    assert "lies in the run folder" in ran.err
+    assert "is in the run folder" in ran.err
     assert not inside.exists()
     lost = stemma_command("score", flat, path, "--tokens", tmp_path / "nowhere" / "tokens.parquet")
     assert (lost.code, lost.out) == (1, "")
     assert "can't be written" in lost.err
 
 
-def test_a_loss_that_is_no_number_is_named_and_the_command_fails(tmp_path, stemma_command):
+def test_a_loss_that_is_not_finite_is_named_and_the_command_fails(tmp_path, stemma_command):
     model = tiny_llama()
     with torch.no_grad():
         model.model.embed_tokens.weight[ids_of("z")[0]] = torch.nan
@@ -230,11 +232,11 @@ def test_an_id_beyond_the_table_names_document_and_id(tmp_path, stemma_command):
 @pytest.mark.parametrize(("temperature", "log_probability"), [(1.0, -0.4402), (0.5, -0.1451)])
 def test_temperature_divides_the_logits(temperature, log_probability):
     head = LinearHead(torch.tensor([[1.0], [0.0], [-1.0], [-2.0]]), transform=Transform(1 / temperature))
-    found = head.score(torch.ones(1, 1), torch.tensor([0]))
-    assert -float(found.nll) == pytest.approx(log_probability, abs=1e-4)
+    result = head.score(torch.ones(1, 1), torch.tensor([0]))
+    assert -float(result.nll) == pytest.approx(log_probability, abs=1e-4)
 
 
-def test_lower_precision_says_how_far_it_moves_the_loss(random_model, tmp_path):
+def test_lower_precision_reports_its_effect_on_the_loss(random_model, tmp_path):
     path = written(tmp_path, {"text": "abcdefg hijk"}, {"text": "lmnop qrst"})
     exact = score(random_model, path)
     assert exact.said["dtype_deviation"] is None

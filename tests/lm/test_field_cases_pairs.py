@@ -59,11 +59,11 @@ uncut = {"windows": ("tokens", 512, 448)}
     ],
 )
 def test_what_is_not_comparable_is_refused_with_the_reason(first, second, by_byte, by_token):
-    for found, says in (
+    for refusal, expected in (
         (comparable_by_byte(scores(**first), scores(**second)), by_byte),
         (comparable_by_token(scores(**first), scores(**second)), by_token),
     ):
-        assert (says in found) if says else (found == "")
+        assert (expected in refusal) if expected else (refusal == "")
 
 
 @pytest.fixture(scope="module")

@@ -91,7 +91,7 @@ def test_what_each_window_begins_with(windows, prefix_id, context_of_4):
     assert row.nll_sum == pytest.approx(-sum(float(log_p[a, b]) for a, b in pairs), abs=1e-4)
 
 
-def test_without_a_prefix_the_first_token_is_no_part():
+def test_without_a_prefix_the_first_token_is_not_scored():
     documents = [as_document(0, []), as_document(1, [5]), as_document(2, [5, 6, 7])]
     rows = sums_of(flat_model(), documents, prefix_id=None)
     assert [(row.num_tokens, row.num_bytes) for row in rows] == [(0, 0), (0, 0), (2, 2)]
@@ -127,9 +127,9 @@ def test_pieces_of_the_head_equal_the_whole(model, documents, monkeypatch):
 
 
 def token_losses(model, ids: list[int]) -> np.ndarray:
-    seen = []
-    sums_of(model, [as_document(0, ids)], token_sink=seen.append)
-    return seen[0].nll
+    collected = []
+    sums_of(model, [as_document(0, ids)], token_sink=collected.append)
+    return collected[0].nll
 
 
 @pytest.mark.parametrize("attention", ["eager", "sdpa"])
@@ -165,15 +165,15 @@ def test_a_cut_document_counts_the_same_span_twice(model):
     assert cut.nll_sum == pytest.approx(short.nll_sum, abs=1e-4)
 
 
-def test_only_what_was_asked_counts_and_the_rest_is_context(model):
+def test_only_requested_tokens_are_scored_and_the_rest_is_context(model):
     ids = list(range(10, 22))
-    asked = np.arange(12) >= 7
-    document = as_document(0, ids, starts=np.arange(12) * 3, ends=np.arange(12) * 3 + 3, asked=asked)
-    seen = []
-    row = sums_of(model, [document], token_sink=seen.append)[0]
+    requested = np.arange(12) >= 7
+    document = as_document(0, ids, starts=np.arange(12) * 3, ends=np.arange(12) * 3 + 3, asked=requested)
+    collected = []
+    row = sums_of(model, [document], token_sink=collected.append)[0]
     assert (row.num_tokens, row.num_bytes) == (5, 15)
     assert row.nll_sum == pytest.approx(own_sum(model, ids) - own_sum(model, ids[:7]), abs=1e-4)
-    assert np.isnan(seen[0].nll).tolist() == (~asked).tolist()
+    assert np.isnan(collected[0].nll).tolist() == (~requested).tolist()
     cut = sums_of(model, [document], max_doc_tokens=9)[0]
     assert (cut.num_tokens, cut.num_bytes) == (2, 6)
 
@@ -226,15 +226,15 @@ def test_parts_add_up_to_the_whole(model):
 
 def test_the_sink_gets_values_that_fit_together(model):
     head = discover_head(model, CONTEXT)
-    seen = []
+    collected = []
     documents = [as_document(0, [5, 6, 7]), as_document(1, []), as_document(2, range(10, 40))]
     want = ("nll", "entropy", "top_1", "hidden")
-    rows = sums_of(model, documents, prefix_id=None, want=want, token_sink=seen.append)
-    assert [scores.document.index for scores in seen] == [0, 1, 2]
-    assert seen[0].scored.tolist() == [False, True, True]
-    assert math.isnan(seen[0].nll[0])
-    assert seen[0].extra["top_1"][0] == -1
-    scores = seen[2]
+    rows = sums_of(model, documents, prefix_id=None, want=want, token_sink=collected.append)
+    assert [scores.document.index for scores in collected] == [0, 1, 2]
+    assert collected[0].scored.tolist() == [False, True, True]
+    assert math.isnan(collected[0].nll[0])
+    assert collected[0].extra["top_1"][0] == -1
+    scores = collected[2]
     keep = scores.scored
     assert -scores.log_probability[keep].sum() == pytest.approx(rows[2].nll_sum)
     logits_NV = head.logits(torch.from_numpy(scores.extra["hidden"][keep]))
@@ -282,6 +282,6 @@ def test_dropout_is_off_and_the_mode_restored(documents):
     assert model.training
 
 
-def test_unknown_measures_are_no_silent_nothing(model):
+def test_unknown_outputs_are_refused(model):
     with pytest.raises(ValueError, match="entropi"):
         sums_of(model, [], want=("entropi",))

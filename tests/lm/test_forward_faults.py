@@ -1,4 +1,4 @@
-"""What goes wrong in a pass is survived, named or refused."""
+"""Failures in a pass are handled, reported or refused."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_a_window_that_never_fits_is_the_users_to_mend(documents, monkeypatch):
         sums_of(model, documents)
 
 
-def test_other_errors_are_not_taken_for_memory(documents, monkeypatch):
+def test_other_errors_are_not_treated_as_out_of_memory(documents, monkeypatch):
     model = tiny_llama(num_ids=96)
     monkeypatch.setattr(model, "forward", out_of_memory_above(model, 30, RuntimeError("shapes")))
     with pytest.raises(RuntimeError, match="shapes"):
         sums_of(model, documents)
 
 
-def test_a_loss_that_is_no_number_names_its_document_and_spares_the_others(documents):
+def test_a_loss_that_is_not_finite_is_reported_for_its_document_only(documents):
     model = tiny_llama(num_ids=96)
     with torch.no_grad():
         model.model.embed_tokens.weight[77] = torch.nan

@@ -207,7 +207,7 @@ def test_out_of_memory_halves_the_batch_and_loses_nothing(tokenizer):
     assert events[-1] == {"kind": "progress", "done": 9, "total": 9}
 
 
-def test_a_prompt_too_large_alone_and_other_failures_are_told(tokenizer):
+def test_a_prompt_too_large_alone_and_other_failures_are_reported(tokenizer):
     model = tiny_llama(num_ids=300)
     own_generate = model.generate
 
@@ -220,7 +220,7 @@ def test_a_prompt_too_large_alone_and_other_failures_are_told(tokenizer):
         return fail
 
     model.generate = failing(torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 1 GiB"))
-    with pytest.raises(UserError, match="prompt 0 does not fit into memory"):
+    with pytest.raises(UserError, match="prompt 0 does not fit in memory"):
         run(model, tokenizer, [[5, 6]])
     model.generate = failing(RuntimeError("shapes do not match"))
     with pytest.raises(RuntimeError, match="shapes do not match"):

@@ -85,13 +85,13 @@ def test_a_gguf_with_an_unknown_rule_is_flagged(tmp_path):
 def test_gpt2_rule_needs_no_repair_and_llama_rule_adds_its_bos(tmp_path):
     tokenizer = make_tokenizer(digits=False)
     write_gguf(tmp_path / "tiny.gguf", tokenizer, "gpt-2")
-    found, flags = load_tokenizer(str(tmp_path / "tiny.gguf"))
+    result, flags = load_tokenizer(str(tmp_path / "tiny.gguf"))
     assert flags == {}
-    assert [found.encode(probe) for probe in PROBES] == [tokenizer.encode(probe) for probe in PROBES]
+    assert [result.encode(probe) for probe in PROBES] == [tokenizer.encode(probe) for probe in PROBES]
     write_gguf(tmp_path / "tiny.gguf", tokenizer, "llama-bpe")
-    found, _ = load_tokenizer(str(tmp_path / "tiny.gguf"))
-    assert found.encode("text")[0] == 0
-    assert found.encode("text", add_special_tokens=False)[0] != 0
+    result, _ = load_tokenizer(str(tmp_path / "tiny.gguf"))
+    assert result.encode("text")[0] == 0
+    assert result.encode("text", add_special_tokens=False)[0] != 0
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_gpt2_rule_needs_no_repair_and_llama_rule_adds_its_bos(tmp_path):
 )
 def test_rules_cut_as_the_models_own_tokenizers_do(tmp_path, rule, text, pieces):
     write_gguf(tmp_path / "tiny.gguf", make_tokenizer(), rule)
-    found, _ = load_tokenizer(str(tmp_path / "tiny.gguf"))
-    backend = found.backend_tokenizer
+    result, _ = load_tokenizer(str(tmp_path / "tiny.gguf"))
+    backend = result.backend_tokenizer
     assert [piece for piece, _ in backend.pre_tokenizer.pre_tokenize_str(text)] == pieces
     assert backend.model.ignore_merges == RULES[rule].whole_words
 

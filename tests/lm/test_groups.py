@@ -24,8 +24,10 @@ def sentence(rng, num_words=200):
     return [f"w{word}" for word in rng.integers(0, 5_000, num_words)]
 
 
-def jaccard(one, other):
-    return len(set(shingles(one)) & set(shingles(other))) / len(set(shingles(one)) | set(shingles(other)))
+def jaccard(first_text, second_text):
+    return len(set(shingles(first_text)) & set(shingles(second_text))) / len(
+        set(shingles(first_text)) | set(shingles(second_text))
+    )
 
 
 def test_near_duplicates_share_a_group_and_others_do_not():
@@ -60,7 +62,7 @@ def test_groups_do_not_depend_on_the_order():
     first = index_of(texts)
     assert 30 <= len(set(first.values())) < 120
     for _ in range(3):
-        assert index_of([texts[place] for place in rng.permutation(len(texts))]) == first
+        assert index_of([texts[index] for index in rng.permutation(len(texts))]) == first
 
 
 def test_every_pair_of_a_bucket_is_verified():

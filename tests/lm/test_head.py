@@ -83,7 +83,7 @@ def test_log_probability_by_hand():
 
 
 @pytest.mark.usefixtures("small_blocks")
-def test_ids_of_probability_zero_are_no_nan():
+def test_ids_of_probability_zero_do_not_give_nan():
     logits_NV = torch.zeros(2, 21)
     logits_NV[:, :14] = -torch.inf
     scores = score_logits(logits_NV, torch.tensor([20, 3]), want=EVERYTHING)
@@ -132,17 +132,17 @@ class Odd(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("after", "found"),
+    ("after", "result"),
     [
         (lambda logits: logits * 0.5, Transform(0.5)),
         (lambda logits: 4 * torch.tanh(logits / 4), Transform(1.0, 4.0)),
         (lambda logits: 0.5 * 4 * torch.tanh(logits / 4), Transform(0.5, 2.0)),
     ],
 )
-def test_what_follows_the_head_is_found(after, found):
+def test_what_follows_the_head_is_found(after, result):
     transform = read_transform(Odd(after), torch.tensor([[1, 2, 3]]))
-    assert transform.scale == pytest.approx(found.scale, rel=1e-6)
-    assert transform.cap == (found.cap and pytest.approx(found.cap, rel=1e-6))
+    assert transform.scale == pytest.approx(result.scale, rel=1e-6)
+    assert transform.cap == (result.cap and pytest.approx(result.cap, rel=1e-6))
     assert discover_head(Odd(after), 64) is not None
 
 

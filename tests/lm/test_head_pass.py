@@ -45,11 +45,11 @@ def log_probs(head, states):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_states_come_back_as_they_were(tmp_path, dtype):
-    found, states = positions(tmp_path / "states", dtype=dtype)
-    assert np.array_equal(found.states.rows(7, 33).numpy(), states[7:33])
+    scored, states = positions(tmp_path / "states", dtype=dtype)
+    assert np.array_equal(scored.states.rows(7, 33).numpy(), states[7:33])
     size = 4 if dtype == torch.float32 else 2
     assert (tmp_path / "states").stat().st_size == NUM * WIDTH * size
-    mean, squared = found.mean_state()
+    mean, squared = scored.mean_state()
     assert mean == pytest.approx(states.mean(0, dtype=np.float64))
     assert squared == pytest.approx((states.astype(np.float64) ** 2).sum(1).mean())
 
@@ -62,10 +62,10 @@ def test_columns_and_the_rest_are_those_of_all_logits(tmp_path, monkeypatch, tra
     monkeypatch.setattr(head_pass, "_POWER_ELEMENTS", IDS * 3)
     if kept is np.float16:
         monkeypatch.setattr(head_pass, "FLOAT32_BYTES", 0)
-    found, states = positions(tmp_path / "states")
+    scored, states = positions(tmp_path / "states")
     head = a_head(transform=transform)
     ids = np.array([3, 4, 9, 30, 59])
-    small = reduced(head, found, ids, tmp_path / "columns")
+    small = reduced(head, scored, ids, tmp_path / "columns")
     assert small.logits_NK.dtype == kept
     expected = log_probs(head, states)
     near = 2e-6 if kept is np.float32 else 8e-3
@@ -79,10 +79,10 @@ def test_columns_and_the_rest_are_those_of_all_logits(tmp_path, monkeypatch, tra
     whole = Correction(1.3, np.zeros(IDS))
     whole.bias_K[ids] = bias
     ours = prior.nll_sums(small, correction)
-    assert ours == pytest.approx(prior.nll_sums(dense(head, found), whole), abs=near * 20)
+    assert ours == pytest.approx(prior.nll_sums(dense(head, scored), whole), abs=near * 20)
     corrected = 1.3 * expected + whole.bias_K
     corrected -= np.log(np.exp(corrected).sum(1, keepdims=True))
-    by_hand = np.bincount(found.document_N, -corrected[np.arange(NUM), found.target_N])
+    by_hand = np.bincount(scored.document_N, -corrected[np.arange(NUM), scored.target_N])
     assert ours == pytest.approx(by_hand, abs=near * 20)
 
 
@@ -98,23 +98,23 @@ def test_sums_of_powers_are_those_of_float64(spread):
 
 
 def test_logits_made_on_demand_are_those_that_are_kept(tmp_path, monkeypatch):
-    found, _ = positions(tmp_path / "states")
+    scored, _ = positions(tmp_path / "states")
     head = a_head()
-    kept = dense(head, found)
+    kept = dense(head, scored)
     monkeypatch.setattr(head_pass, "DENSE_BYTES", 0)
     monkeypatch.setattr(head_pass, "_CPU_ELEMENTS", IDS * 8)
-    made = dense(head, found)
+    made = dense(head, scored)
     assert isinstance(made.logits_NK, head_pass.HeadRows)
     for rows in (slice(0, 3), slice(5, 9), slice(85, 90), slice(2, 40)):
         assert made.logits_NK[rows] == pytest.approx(kept.logits_NK[rows], abs=1e-6)
 
 
 def test_a_support_is_compact(tmp_path):
-    found, _ = positions(tmp_path / "states")
+    scored, _ = positions(tmp_path / "states")
     head = a_head()
     ids = np.arange(0, IDS, 2)
     part = restricted(head, ids)
-    states = found.states.rows(0, NUM)
+    states = scored.states.rows(0, NUM)
     assert torch.equal(part.logits(states), head.logits(states)[:, ids])
     assert restricted(head, np.arange(IDS)) is head
 
@@ -183,16 +183,16 @@ def test_noise_is_the_seeds_and_centred_noise_leaves_the_mean_alone():
 
 
 @pytest.mark.parametrize("target", [0.003, 0.4])
-def test_the_noise_costs_what_was_asked(tmp_path, target):
-    found, _ = positions(tmp_path / "states")
+def test_the_noise_costs_the_requested_loss(tmp_path, target):
+    scored, _ = positions(tmp_path / "states")
     head = a_head()
     noise = head_noise((IDS, WIDTH), 0)
     # targets of the model itself, so that damage must cost
-    best = head.logits(found.states.rows(0, NUM)).argmax(1).numpy()
-    found = Positions(found.states, best, found.document_N, found.index_D)
-    result = match(head, found, noise, target)
+    best = head.logits(scored.states.rows(0, NUM)).argmax(1).numpy()
+    scored = Positions(scored.states, best, scored.document_N, scored.index_D)
+    result = match(head, scored, noise, target)
     assert not result.failure
-    rise = (nll_sum(damaged(head, noise, result.sigma), found) - nll_sum(head, found)) / NUM
+    rise = (nll_sum(damaged(head, noise, result.sigma), scored) - nll_sum(head, scored)) / NUM
     assert rise == pytest.approx(target, rel=0.011)
     assert result.num_evaluations < 20
     assert torch.equal(head.weight, a_head().weight)
@@ -200,10 +200,10 @@ def test_the_noise_costs_what_was_asked(tmp_path, target):
 
 def test_a_soft_cap_can_keep_damage_from_costing_enough(tmp_path):
     """Capped logits bound the loss, so that no noise brackets a target above the bound: that is said."""
-    found, _ = positions(tmp_path / "states")
+    scored, _ = positions(tmp_path / "states")
     head = a_head(transform=Transform(1.0, 2.0))
     noise = head_noise((IDS, WIDTH), 0)
-    result = match(head, found, noise, 50.0)
+    result = match(head, scored, noise, 50.0)
     assert np.isnan(result.sigma)
     assert "reaches the loss increase" in result.failure
-    assert not match(head, found, noise, 0.2).failure
+    assert not match(head, scored, noise, 0.2).failure

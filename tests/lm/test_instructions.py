@@ -69,8 +69,8 @@ def test_every_instruction_is_judged_by_itself():
     [
         ({"rule": "rhymes"}, "no rule 'rhymes'"),
         ({"count": 3}, "no rule None"),
-        ({"rule": "max_words"}, "'max_words' can't be checked.*It takes `count`"),
-        ({"rule": "titled", "count": 1}, "'titled' can't be checked.*It takes no settings"),
+        ({"rule": "max_words"}, "'max_words' cannot be checked.*It takes `count`"),
+        ({"rule": "titled", "count": 1}, "'titled' cannot be checked.*It takes no settings"),
     ],
 )
 def test_an_instruction_that_no_rule_can_judge_is_refused(instruction, message):
@@ -91,7 +91,7 @@ def test_words_are_what_a_reader_counts():
 
 
 @pytest.mark.parametrize(
-    ("said", "word"),
+    ("judge_reply", "outcome"),
     [
         (" Yes.", "refusal"),
         ("no, it helps", "answer"),
@@ -101,5 +101,5 @@ def test_words_are_what_a_reader_counts():
         ("Yesterday", "unclear"),
     ],
 )
-def test_a_judge_says_yes_or_no_first_or_is_unclear(said, word):
-    assert verdict(said) == word
+def test_a_judge_says_yes_or_no_first_or_is_unclear(judge_reply, outcome):
+    assert verdict(judge_reply) == outcome

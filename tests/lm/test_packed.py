@@ -1,4 +1,4 @@
-"""Rows of several lengths in one pass: apart from one another, or not packed at all."""
+"""Rows of several lengths in one pass: independent of one another, or not packed."""
 
 from __future__ import annotations
 
@@ -85,5 +85,5 @@ def test_sums_do_not_depend_on_the_neighbours():
     texts = [torch.randint(3, VOCABULARY, (n,), generator=generator).tolist() for n in (50, 3, 20, 19, 1, 33)]
     documents = [as_document(i, text) for i, text in enumerate(texts)]
     together = [row.nll_sum for row in sums_of(model, documents, context_length=CONTEXT)]
-    alone = [sums_of(model, [one], context_length=CONTEXT)[0].nll_sum for one in documents]
+    alone = [sums_of(model, [document], context_length=CONTEXT)[0].nll_sum for document in documents]
     assert together == pytest.approx(alone, abs=1e-4)

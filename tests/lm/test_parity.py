@@ -55,9 +55,9 @@ def test_auto_takes_the_attention_that_is_right(name: str, attention: str, tmp_p
     loaded = load(str(tmp_path), Numerics(device="cpu"))
     assert loaded.model.config._attn_implementation == attention
     ids = texts()
-    sums = sums_of(loaded.model, [as_document(i, one) for i, one in enumerate(ids)], context_length=CONTEXT)
+    sums = sums_of(loaded.model, [as_document(i, row) for i, row in enumerate(ids)], context_length=CONTEXT)
     assert [row.nll_sum for row in sums] == pytest.approx(
-        [own_sum(made, one) for one in ids], abs=1e-4, rel=1e-6
+        [own_sum(made, row) for row in ids], abs=1e-4, rel=1e-6
     )
 
 

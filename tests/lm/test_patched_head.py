@@ -1,4 +1,4 @@
-"""A correction folded into a model's own head: bias and temperature, and heads that can't hold one."""
+"""A correction folded into a model's own head: bias and temperature, and heads that can't represent one."""
 
 import numpy as np
 import pytest
@@ -68,16 +68,16 @@ def test_noise_reaches_the_output_product_alone():
 
 
 @pytest.mark.parametrize(
-    ("name", "changes", "said"),
+    ("name", "changes", "message"),
     [
         ("Llama", {}, "has no bias"),
-        ("Gemma2", {"head_dim": 8, "final_logit_softcapping": 5.0}, "changes the logits again"),
+        ("Gemma2", {"head_dim": 8, "final_logit_softcapping": 5.0}, "transforms the logits after the head"),
     ],
 )
-def test_a_head_that_can_not_hold_a_correction_says_what_can(name, changes, said):
+def test_a_head_that_can_not_represent_a_correction_is_refused_with_alternatives(name, changes, message):
     model = small(name, **changes)
     weight = model.get_output_embeddings().weight.clone()
-    with pytest.raises(UserError, match=said) as caught:
+    with pytest.raises(UserError, match=message) as caught:
         fold_correction(model, IDS_K, BIAS, 0.8, 64)
     assert "--as transformers" in caught.value.fix
     assert torch.equal(model.get_output_embeddings().weight, weight)

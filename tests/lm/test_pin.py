@@ -47,16 +47,16 @@ def folder(tmp_path):
     ],
 )
 def test_hub_names(spec, name, revision):
-    found = parse(spec)
-    assert (found.kind, found.name, found.revision) == ("hub", name, revision)
+    result = parse(spec)
+    assert (result.kind, result.name, result.revision) == ("hub", name, revision)
 
 
 def test_base_and_adapter_take_revisions_on_either_side(folder):
-    found = parse(f"org/base@main+{folder}")
-    assert (found.kind, found.base.name, found.base.revision) == ("adapter", "org/base", "main")
-    assert found.adapter.kind == "folder"
-    found = parse("org/base+org/adapter@step-10")
-    assert (found.base.revision, found.adapter.revision) == (None, "step-10")
+    result = parse(f"org/base@main+{folder}")
+    assert (result.kind, result.base.name, result.base.revision) == ("adapter", "org/base", "main")
+    assert result.adapter.kind == "folder"
+    result = parse("org/base+org/adapter@step-10")
+    assert (result.base.revision, result.adapter.revision) == (None, "step-10")
 
 
 def test_what_exists_here_wins_over_the_hub(tmp_path, monkeypatch):
@@ -81,7 +81,7 @@ def test_what_is_neither_here_nor_a_name_is_refused(spec):
     assert refused.value.code == 2
 
 
-def test_a_folder_has_no_revision_and_a_plain_file_is_no_checkpoint(folder):
+def test_folders_have_no_revision_and_plain_files_are_not_checkpoints(folder):
     with pytest.raises(UserError, match="has no revision"):
         parse(f"{folder}@main")
     with pytest.raises(UserError, match="Give the folder"):
@@ -99,10 +99,10 @@ def test_two_readings_of_plus_are_refused(tmp_path, monkeypatch):
 
 
 def test_hashes_are_of_the_bytes(folder):
-    found = pin(str(folder))
-    assert found.files["model.safetensors"] == hashlib.sha256(b"weights").hexdigest()
-    assert found.weights_sha256 == key_of([hashlib.sha256(b"weights").hexdigest()])
-    assert (found.kind, found.revision, found.source) == ("folder", None, str(folder))
+    result = pin(str(folder))
+    assert result.files["model.safetensors"] == hashlib.sha256(b"weights").hexdigest()
+    assert result.weights_sha256 == key_of([hashlib.sha256(b"weights").hexdigest()])
+    assert (result.kind, result.revision, result.source) == ("folder", None, str(folder))
 
 
 def test_the_key_has_no_path_and_follows_the_content(folder, tmp_path):
@@ -174,14 +174,14 @@ def adapter(folder: Path, base: str | None) -> Path:
     return write(folder, adapter_config__json=json.dumps(config), adapter_model__safetensors="lora")
 
 
-def test_an_adapter_alone_takes_its_own_base_and_says_so(folder, tmp_path):
+def test_an_adapter_alone_uses_the_base_in_its_config_with_a_notice(folder, tmp_path):
     alone = adapter(tmp_path / "lora", str(folder))
-    found = pin(str(alone))
-    assert found.kind == "adapter"
-    assert [part.source for part in found.parts] == [str(folder), str(alone)]
-    assert "names the base" in found.notices[0]
+    result = pin(str(alone))
+    assert result.kind == "adapter"
+    assert [part.source for part in result.parts] == [str(folder), str(alone)]
+    assert "names the base" in result.notices[0]
     named = pin(f"{folder}+{alone}")
-    assert named.key() == found.key()
+    assert named.key() == result.key()
     assert named.notices == ()
     assert named.tokenizer_sha256 == pin(str(folder)).tokenizer_sha256
     write(alone, tokenizer__json='{"own": 1}')
@@ -196,15 +196,15 @@ def test_an_adapter_alone_takes_its_own_base_and_says_so(folder, tmp_path):
 def test_adapters_that_can_not_be_meant_are_refused(folder, tmp_path):
     with pytest.raises(UserError, match="does not name its base"):
         pin(str(adapter(tmp_path / "no-base", None)))
-    with pytest.raises(UserError, match="is not there"):
+    with pytest.raises(UserError, match="was not found"):
         pin(str(adapter(tmp_path / "lost-base", "./gone")))
-    with pytest.raises(UserError, match="is no adapter"):
+    with pytest.raises(UserError, match="is not an adapter"):
         pin(f"{folder}+{folder}")
     first = adapter(tmp_path / "first", str(folder))
     with pytest.raises(UserError, match="itself an adapter"):
         pin(f"{first}+{adapter(tmp_path / 'second', None)}")
     both = adapter(Path(shutil.copytree(folder, tmp_path / "both")), str(folder))
-    with pytest.raises(UserError, match="both a whole model and an adapter"):
+    with pytest.raises(UserError, match="both a full model and an adapter"):
         pin(str(both))
 
 
@@ -271,7 +271,7 @@ def test_hub_revisions_become_commits_and_the_cache_serves_offline(tmp_path):
         "NO_PROXY": "127.0.0.1",
     }
 
-    def ask(*specs, **more):
+    def query(*specs, **more):
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, *specs],
             env=environment | more,
@@ -282,16 +282,16 @@ def test_hub_revisions_become_commits_and_the_cache_serves_offline(tmp_path):
         )
         return json.loads(done.stdout)
 
-    found, unknown = ask("org/tiny", "org/unknown")
+    result, unknown = query("org/tiny", "org/unknown")
     server.shutdown()
     server.server_close()
-    assert found["revision"] == COMMIT
-    assert found["files"]["model.safetensors"] == "ab" * 32
-    assert found["files"]["config.json"] == hashlib.sha256(Hub.small["config.json"]).hexdigest()
-    assert "no model org/unknown" in unknown
-    offline, uncached = ask("org/tiny", "org/unknown", HF_HUB_OFFLINE="1")
-    assert offline == found
+    assert result["revision"] == COMMIT
+    assert result["files"]["model.safetensors"] == "ab" * 32
+    assert result["files"]["config.json"] == hashlib.sha256(Hub.small["config.json"]).hexdigest()
+    assert "Unknown model org/unknown" in unknown
+    offline, uncached = query("org/tiny", "org/unknown", HF_HUB_OFFLINE="1")
+    assert offline == result
     assert "not in the local cache" in uncached
-    (unreached,) = ask("org/tiny")
-    assert unreached["weights_sha256"] == found["weights_sha256"]
+    (unreached,) = query("org/tiny")
+    assert unreached["weights_sha256"] == result["weights_sha256"]
     assert "was not reached" in unreached["notices"][0]

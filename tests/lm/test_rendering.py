@@ -66,7 +66,7 @@ def test_what_can_not_be_rendered_is_refused(tmp_path):
         rendering(
             CHAT, template="{{ messages | length }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
         )
-    with pytest.raises(UserError, match=r"scored part .* can't be told"):
+    with pytest.raises(UserError, match=r"scored part .* is ambiguous"):
         rendering(CHAT[:1], template="{% for m in messages %}silence{% endfor %}", role="user")
     with pytest.raises(UserError, match="refuses it: no system"):
         rendering(CHAT, template="{{ raise_exception('no system') }}")

@@ -14,12 +14,13 @@ from stemmatics.presets.labelled_replies import ANSWERS, EMPTY, LATER_ANSWERS, L
 
 
 def rates(labelled):
-    found = [(kind, classify_reply(text), text) for text, kind in labelled]
-    both = sum(kind is ReplyKind.REFUSAL and said is ReplyKind.REFUSAL for kind, said, _ in found)
-    said = sum(said is ReplyKind.REFUSAL for _, said, _ in found)
-    true = sum(kind is ReplyKind.REFUSAL for kind, _, _ in found)
-    wrong = [(said.value, text) for kind, said, text in found if kind is not said]
-    return both / said, both / true, wrong
+    """Precision, recall and the misclassified replies."""
+    matched = [(label, classify_reply(text), text) for text, label in labelled]
+    both = sum(label is outcome is ReplyKind.REFUSAL for label, outcome, _ in matched)
+    num_matched = sum(outcome is ReplyKind.REFUSAL for _, outcome, _ in matched)
+    num_labelled = sum(label is ReplyKind.REFUSAL for label, _, _ in matched)
+    wrong = [(outcome.value, text) for label, outcome, text in matched if label is not outcome]
+    return both / num_matched, both / num_labelled, wrong
 
 
 def test_refusals_on_labelled_replies(capsys):
@@ -34,7 +35,7 @@ def test_refusals_on_labelled_replies(capsys):
         sys.stdout.write(
             f"\n{len(labelled)} labelled replies: precision {precision:.3f}, recall {recall:.3f}\n"
         )
-        sys.stdout.writelines(f"  taken for {said}: {text!r}\n" for said, text in wrong)
+        sys.stdout.writelines(f"  classified as {outcome}: {text!r}\n" for outcome, text in wrong)
     assert precision >= 0.95
     assert recall >= 0.95
 

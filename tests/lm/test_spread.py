@@ -39,15 +39,15 @@ def quick(monkeypatch):
     monkeypatch.setattr(spread_module, "SECONDS_A_PASS", 0.05)
 
 
-def row_of(found, start):
-    (row,) = [row for row in found.settings if row["setting"].startswith(start)]
+def row_of(spread, start):
+    (row,) = [row for row in spread.settings if row["setting"].startswith(start)]
     return row
 
 
 def test_every_setting_is_held_against_the_reference(folder, text):
     events = []
-    found = measure_spread(str(folder), [text], device="cpu", on_event=events.append)
-    names = [row["setting"].split(" (")[0] for row in found.settings]
+    spread = measure_spread(str(folder), [text], device="cpu", on_event=events.append)
+    names = [row["setting"].split(" (")[0] for row in spread.settings]
     assert names == [
         "float32, eager, one document at a time",
         "float32, eager, 1,024 tokens a batch",
@@ -59,15 +59,15 @@ def test_every_setting_is_held_against_the_reference(folder, text):
         "bfloat16, sdpa, 8,192 tokens a batch",
         "float16, sdpa, 8,192 tokens a batch",
     ]
-    assert found.reference.startswith("float32, eager, one document at a time; 3 documents, ")
-    assert all(row["same"] for row in found.settings[:7])
-    assert all(row["tokens/s"] > 0 for row in found.settings)
-    half = row_of(found, "bfloat16")
+    assert spread.reference.startswith("float32, eager, one document at a time; 3 documents, ")
+    assert all(row["same"] for row in spread.settings[:7])
+    assert all(row["tokens/s"] > 0 for row in spread.settings)
+    half = row_of(spread, "bfloat16")
     assert half["largest"] > 1e-3
     assert not half["same"]
-    assert half["nats/byte"] - found.settings[0]["nats/byte"] == pytest.approx(half["deviation"], abs=1e-12)
+    assert half["nats/byte"] - spread.settings[0]["nats/byte"] == pytest.approx(half["deviation"], abs=1e-12)
     assert [event["done"] for event in events] == list(range(1, 10))
-    assert "--dtype float32" in found.advice
+    assert "--dtype float32" in spread.advice
 
 
 def test_settings_that_move_the_loss_are_found(folder, text, quick, monkeypatch):
@@ -80,13 +80,13 @@ def test_settings_that_move_the_loss_are_found(folder, text, quick, monkeypatch)
             yield DocumentSums(row.index, row.doc_id, row.nll_sum + moved, row.num_tokens, row.num_bytes)
 
     monkeypatch.setattr(spread_module, "score", mixing)
-    found = measure_spread(str(folder), [text], device="cpu")
-    assert row_of(found, "float32, eager, 1,024")["largest"] == pytest.approx(0.5, abs=1e-3)
-    assert not row_of(found, "float32, eager, 1,024")["same"]
-    assert "Use --dtype float32 --attention eager --batch-tokens 1:" in found.advice
+    spread = measure_spread(str(folder), [text], device="cpu")
+    assert row_of(spread, "float32, eager, 1,024")["largest"] == pytest.approx(0.5, abs=1e-3)
+    assert not row_of(spread, "float32, eager, 1,024")["same"]
+    assert "Use --dtype float32 --attention eager --batch-tokens 1:" in spread.advice
 
 
-def test_documents_are_padded_by_what_is_said(folder, text, quick, monkeypatch):
+def test_documents_are_padded_by_the_stated_number(folder, text, quick, monkeypatch):
     shapes = []
     real = spread_module.Engine.score
 
@@ -102,9 +102,9 @@ def test_documents_are_padded_by_what_is_said(folder, text, quick, monkeypatch):
 
 
 def test_the_default_text_is_cut_to_the_time_that_there_is(folder, quick):
-    found = measure_spread(str(folder), device="cpu")
+    spread = measure_spread(str(folder), device="cpu")
     num_documents, num_tokens = (
-        int(part.split()[0].replace(",", "")) for part in found.reference.split("; ")[1].split(", ")[:2]
+        int(part.split()[0].replace(",", "")) for part in spread.reference.split("; ")[1].split(", ")[:2]
     )
     assert 4 <= num_documents <= 40
     assert num_tokens <= num_documents * (64 - 3)
@@ -112,14 +112,14 @@ def test_the_default_text_is_cut_to_the_time_that_there_is(folder, quick):
 
 def test_an_architecture_without_other_back_ends_is_measured_as_it_is(folder, text, quick, monkeypatch):
     monkeypatch.setattr("transformers.LlamaForCausalLM._supports_sdpa", False)
-    found = measure_spread(str(folder), [text], device="cpu")
-    assert not any("sdpa" in row["setting"] for row in found.settings)
-    assert any(row["setting"].startswith("bfloat16, eager") for row in found.settings)
+    spread = measure_spread(str(folder), [text], device="cpu")
+    assert not any("sdpa" in row["setting"] for row in spread.settings)
+    assert any(row["setting"].startswith("bfloat16, eager") for row in spread.settings)
 
 
 def test_texts_without_a_token_are_refused(folder, tmp_path):
     (tmp_path / "empty.txt").write_text("")
-    with pytest.raises(UserError, match="hold no token to score"):
+    with pytest.raises(UserError, match="have no token to score"):
         measure_spread(str(folder), [str(tmp_path / "empty.txt")], device="cpu")
 
 
@@ -131,15 +131,15 @@ def rows_for(*numbers):
 
 
 @pytest.mark.parametrize(
-    ("deviation_of_half", "speed_of_half", "says"),
+    ("deviation_of_half", "speed_of_half", "expected"),
     [
         (9e-4, 400.0, "bfloat16 --attention sdpa --batch-tokens 8192 is 2.0 times as fast"),
-        (2e-3, 400.0, "Not advised here: bfloat16 (+2.0e-03 nats/byte, 400 tokens/s)"),
-        (9e-4, 150.0, "Not advised here: bfloat16 (+9.0e-04 nats/byte, 150 tokens/s)"),
-        (math.nan, 400.0, "Not advised here: bfloat16 (+nan nats/byte, 400 tokens/s)"),
+        (2e-3, 400.0, "Not recommended here: bfloat16 (+2.0e-03 nats/byte, 400 tokens/s)"),
+        (9e-4, 150.0, "Not recommended here: bfloat16 (+9.0e-04 nats/byte, 150 tokens/s)"),
+        (math.nan, 400.0, "Not recommended here: bfloat16 (+nan nats/byte, 400 tokens/s)"),
     ],
 )
-def test_the_advice_follows_from_the_numbers(deviation_of_half, speed_of_half, says):
+def test_the_advice_follows_from_the_numbers(deviation_of_half, speed_of_half, expected):
     settings, rows = rows_for(
         (Setting("float32", "eager", 1), True, 0.0, 100.0),
         (Setting("float32", "eager", 8192, 3), True, 0.0, 999.0),
@@ -147,9 +147,9 @@ def test_the_advice_follows_from_the_numbers(deviation_of_half, speed_of_half, s
         (Setting("float32", "sdpa", 8192), True, 1e-9, 200.0),
         (Setting("bfloat16", "sdpa", 8192), False, deviation_of_half, speed_of_half),
     )
-    said = advice(settings, rows)
-    assert said.startswith("Use --dtype float32 --attention sdpa --batch-tokens 8192: ")
-    assert says in said
+    printed = advice(settings, rows)
+    assert printed.startswith("Use --dtype float32 --attention sdpa --batch-tokens 8192: ")
+    assert expected in printed
 
 
 def test_the_command_prints_the_table_and_the_advice(folder, text, quick, stemma_command):
@@ -157,8 +157,8 @@ def test_the_command_prints_the_table_and_the_advice(folder, text, quick, stemma
     assert ran.code == 0, ran.err
     assert "bfloat16, sdpa, 8,192 tokens a batch" in ran.out
     assert "Use --dtype" in ran.out
-    said = stemma_command("check", folder, "--numerics", "--text", text, "--device", "cpu", "--json").json()
-    assert len(said["numerics"]["settings"]) == 9
+    report = stemma_command("check", folder, "--numerics", "--text", text, "--device", "cpu", "--json").json()
+    assert len(report["numerics"]["settings"]) == 9
 
 
 def documents(num_documents, num_words):
@@ -176,14 +176,14 @@ def test_the_deviation_is_of_the_first_documents_and_bounded(folder):
     numerics = Numerics(device="cpu", dtype="bfloat16")
     many = documents(NUM_DOCUMENTS + 5, 400)
     exact = float32_sums(lambda n: reader_of(folder, n), lambda _: many, numerics, on_event=pytest.fail)
-    assert [one.index for one in exact] == list(range(NUM_DOCUMENTS))
-    assert all(one.num_tokens <= MAX_TOKENS for one in exact)
-    assert all("cut" in one.flags for one in exact)
+    assert [row.index for row in exact] == list(range(NUM_DOCUMENTS))
+    assert all(row.num_tokens <= MAX_TOKENS for row in exact)
+    assert all("cut" in row.flags for row in exact)
     half = first_sums(reader_of(folder, numerics), many)
     moved = deviation(half, exact)
     assert moved == pytest.approx(
-        (sum(one.nll_sum for one in half) - sum(one.nll_sum for one in exact))
-        / sum(one.num_bytes for one in exact),
+        (sum(row.nll_sum for row in half) - sum(row.nll_sum for row in exact))
+        / sum(row.num_bytes for row in exact),
         rel=1e-9,
     )
     assert 1e-6 < abs(moved) < 1
@@ -196,7 +196,7 @@ def test_float32_needs_no_second_load():
 
 
 @pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), UserError("a", "b", "c")])
-def test_where_float32_fails_the_deviation_is_unknown_and_said_to_be(error):
+def test_where_float32_fails_the_deviation_is_reported_as_unknown(error):
     def fails(_numerics):
         raise error
 

@@ -52,7 +52,7 @@ def test_a_folder_is_read_sorted_and_relative(tmp_path):
     ]
 
 
-def test_blank_lines_are_no_records_and_rows_count_lines(tmp_path):
+def test_blank_lines_are_skipped_and_rows_count_lines(tmp_path):
     (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "x"}\n\n  \n{"text": "y"}')
     documents = list(read(Corpus(path=[str(tmp_path / "a.jsonl")])))
     assert [(document.row, document.text) for document in documents] == [(0, "x"), (3, "y")]
@@ -95,9 +95,13 @@ def test_bytes_that_are_not_utf8(tmp_path):
     (tmp_path / "b.jsonl").write_bytes(b'{"text": "ok"}\n{"text": "\xff"}\n')
     column = pa.array([b"ok", b"\xff"], pa.binary()).view(pa.string())
     pq.write_table(pa.table({"text": column}), tmp_path / "c.parquet")
-    for name, place in [("a.txt", "a.txt"), ("b.jsonl", "b.jsonl line 2"), ("c.parquet", "c.parquet row 2")]:
+    for name, location in [
+        ("a.txt", "a.txt"),
+        ("b.jsonl", "b.jsonl line 2"),
+        ("c.parquet", "c.parquet row 2"),
+    ]:
         source = Corpus(path=[str(tmp_path / name)])
-        with pytest.raises(UserError, match=f"{place} is not UTF-8. byte 0xff"):
+        with pytest.raises(UserError, match=f"{location} is not UTF-8. byte 0xff"):
             texts_of(source)
         last = list(read(source, errors="replace"))[-1]
         assert "\ufffd" in last.text

@@ -19,22 +19,22 @@ def class_names(name, text):
 
 
 def test_token_classes():
-    found = class_names("byte_level", "zz 7,\n z☕é\u4f60z")
+    classes = class_names("byte_level", "zz 7,\n z☕é\u4f60z")
     expected = {
         ("7", "number"),
         (",", "punctuation"),
         ("\n", "white_space"),
     }
-    assert expected <= set(found)
-    assert found[0] == ("z", "word_start")
-    assert found[1] == ("z", "inside_word")
-    assert found[-1] == ("z", "inside_word")  # after a Chinese character
-    assert all(kind == "non_ascii" for span, kind in found if "\ufffd" in span or not span.isascii())
+    assert expected <= set(classes)
+    assert classes[0] == ("z", "word_start")
+    assert classes[1] == ("z", "inside_word")
+    assert classes[-1] == ("z", "inside_word")  # after a Chinese character
+    assert all(kind == "non_ascii" for span, kind in classes if "\ufffd" in span or not span.isascii())
 
 
 def test_a_word_after_a_curly_quote_starts():
-    found = class_names("byte_level", "“zz")
-    assert found[-2:] == [("z", "word_start"), ("z", "inside_word")]
+    classes = class_names("byte_level", "“zz")
+    assert classes[-2:] == [("z", "word_start"), ("z", "inside_word")]
 
 
 def test_tokens_without_bytes_take_their_neighbours_class():

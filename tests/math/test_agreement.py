@@ -40,31 +40,31 @@ def test_the_mean_is_the_loop_over_pairs_of_tasks():
 def test_resamples_are_repeated_models(monkeypatch):
     scores = [factor_scores(np.random.default_rng(k), 9, 4, 1.0) for k in (0, 1)]
     names = np.arange(9)
-    found = module._replicates(scores, names, 30, np.random.default_rng(5))
+    result = module._replicates(scores, names, 30, np.random.default_rng(5))
     drawn = np.random.default_rng(5).multinomial(9, np.full(9, 1 / 9), size=30)
     for b in range(30):
         rows = np.repeat(names, drawn[b])
-        assert found[:, b] == pytest.approx([loop(s[rows]) for s in scores], abs=1e-12)
+        assert result[:, b] == pytest.approx([loop(s[rows]) for s in scores], abs=1e-12)
     monkeypatch.setattr(module, "CHUNK_RESAMPLES", 30)
-    assert np.allclose(module._replicates(scores, names, 30, np.random.default_rng(5)), found)
+    assert np.allclose(module._replicates(scores, names, 30, np.random.default_rng(5)), result)
 
 
 def test_the_difference_is_paired():
     rng = np.random.default_rng(0)
     before = factor_scores(rng, 50, 6, 1.0)
     after = before + 0.05 * rng.standard_normal(before.shape)
-    found = agreement(before, after, rng=rng, num_resamples=2000)
-    assert found.difference.value == pytest.approx(found.after.value - found.before.value)
-    assert found.difference.hi - found.difference.lo < 0.4 * (found.before.hi - found.before.lo)
-    assert (found.before.n, found.before.unit, found.num_task_pairs) == (50, "model", 15)
+    result = agreement(before, after, rng=rng, num_resamples=2000)
+    assert result.difference.value == pytest.approx(result.after.value - result.before.value)
+    assert result.difference.hi - result.difference.lo < 0.4 * (result.before.hi - result.before.lo)
+    assert (result.before.n, result.before.unit, result.num_task_pairs) == (50, "model", 15)
     same = agreement(before, before, rng=rng, num_resamples=200).difference
     assert (same.value, same.lo, same.hi) == (0, 0, 0)
 
 
 def test_families_are_drawn_whole_and_widen_the_interval():
     rng = np.random.default_rng(0)
-    one_each = factor_scores(rng, 20, 6, 1.0)
-    scores = np.repeat(one_each, 3, axis=0) + 0.01 * rng.standard_normal((60, 6))
+    distinct = factor_scores(rng, 20, 6, 1.0)
+    scores = np.repeat(distinct, 3, axis=0) + 0.01 * rng.standard_normal((60, 6))
     families = np.repeat(np.arange(20), 3)
     apart = agreement(scores, scores, rng=np.random.default_rng(1), num_resamples=2000).before
     whole = agreement(
@@ -74,16 +74,16 @@ def test_families_are_drawn_whole_and_widen_the_interval():
     assert whole.hi - whole.lo > 1.4 * (apart.hi - apart.lo)
 
 
-def test_what_has_no_order_is_unknown_and_few_models_are_said():
+def test_tasks_without_order_are_unknown_and_few_models_are_noted():
     rng = np.random.default_rng(0)
     scores = factor_scores(rng, 12, 3, 1.0)
     assert "under 40 units" in agreement(scores, scores, rng=rng, num_resamples=100).before.note
     flat = scores.copy()
     flat[:, 1] = 0.0
-    found = agreement(flat, scores, rng=rng, num_resamples=100)
-    assert math.isnan(found.before.value)
-    assert math.isnan(found.difference.value)
-    assert math.isfinite(found.after.lo)
+    result = agreement(flat, scores, rng=rng, num_resamples=100)
+    assert math.isnan(result.before.value)
+    assert math.isnan(result.difference.value)
+    assert math.isfinite(result.after.lo)
     # a task that only one model does otherwise: resamples without that model have no order
     flat[0, 1] = 1.0
     assert "resamples dropped" in agreement(flat, scores, rng=rng, num_resamples=200).before.note
@@ -101,8 +101,8 @@ def test_intervals_hold_the_known_tau():
         rng = np.random.default_rng(k)
         ability = rng.standard_normal((60, 1))
         before, after = (s * ability + rng.standard_normal((60, 8)) for s in (0.8, 1.6))
-        found = agreement(before, after, rng=rng, num_resamples=1000)
-        for i, interval in enumerate((found.before, found.after, found.difference)):
+        result = agreement(before, after, rng=rng, num_resamples=1000)
+        for i, interval in enumerate((result.before, result.after, result.difference)):
             hits[i] += interval.lo <= truths[i] <= interval.hi
     assert (hits / 500 >= 0.92).all()
     assert (hits / 500 <= 0.98).all()

@@ -46,7 +46,7 @@ def linear_error(rows):
 
 
 def test_guarded_bootstrap_t_is_the_loop(columns_NPC):
-    found = engine.bootstrap_limits(
+    result = engine.bootstrap_limits(
         columns_NPC, ratio_of_sums, method="guarded bootstrap-t", level=LEVEL, num_resamples=B,
         rng=np.random.default_rng(3),
     )  # fmt: skip
@@ -59,10 +59,10 @@ def test_guarded_bootstrap_t_is_the_loop(columns_NPC):
             t_values.append((ratio_of(sample) - value) / linear_error(sample))
         low_t, high_t = np.quantile(t_values, [0.05, 0.95])
         reach = stats.t.ppf(0.95, N - 1)
-        assert found.values[p] == pytest.approx(value, rel=1e-12)
-        assert found.standard_errors[p] == pytest.approx(error, rel=1e-12)
-        assert found.lows[p] == pytest.approx(value - max(high_t, reach) * error, rel=1e-10)
-        assert found.highs[p] == pytest.approx(value + max(-low_t, reach) * error, rel=1e-10)
+        assert result.values[p] == pytest.approx(value, rel=1e-12)
+        assert result.standard_errors[p] == pytest.approx(error, rel=1e-12)
+        assert result.lows[p] == pytest.approx(value - max(high_t, reach) * error, rel=1e-10)
+        assert result.highs[p] == pytest.approx(value + max(-low_t, reach) * error, rel=1e-10)
 
 
 def test_each_guard_is_sometimes_the_farther_limit(columns_NPC):
@@ -80,7 +80,7 @@ def test_each_guard_is_sometimes_the_farther_limit(columns_NPC):
 
 
 def test_bca_is_the_loop(columns_NPC):
-    found = engine.bootstrap_limits(
+    result = engine.bootstrap_limits(
         columns_NPC, ratio_of_sums, method="bca", level=LEVEL, num_resamples=B, rng=np.random.default_rng(3)
     )
     for p in range(P):
@@ -96,9 +96,9 @@ def test_bca_is_the_loop(columns_NPC):
             math.fsum((mean - v) ** 2 for v in values),
         )
         a = cubes / (6 * squares**1.5)
-        for limit, z in ((found.lows, stats.norm.ppf(0.05)), (found.highs, stats.norm.ppf(0.95))):
-            place = stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))
-            assert limit[p] == pytest.approx(np.quantile(replicates, place), rel=1e-12)
+        for limit, z in ((result.lows, stats.norm.ppf(0.05)), (result.highs, stats.norm.ppf(0.95))):
+            quantile = stats.norm.cdf(z0 + (z0 + z) / (1 - a * (z0 + z)))
+            assert limit[p] == pytest.approx(np.quantile(replicates, quantile), rel=1e-12)
 
 
 def test_gradient_is_exact_and_refuses_what_it_cannot_differentiate():

@@ -1,4 +1,4 @@
-"""How often the intervals hold the truth. Run as a script it prints the tables of docs/statistics.md.
+"""How often the intervals cover the truth. Run as a script it prints the tables of docs/statistics.md.
 
 Every case draws ``num_sets`` sets of N documents from a law whose truth is known; one call gives the limits
 of all sets, since sets are problems on N units. Lengths are lognormal with log sd 1 (the longest of 50

@@ -40,21 +40,21 @@ def test_interval_inverts_the_score(triple):
     if n == 0:
         assert math.isnan(eq.paired_score_interval(gained, lost, n).lo)
         return
-    found = eq.paired_score_interval(gained, lost, n, level=0.9)
+    result = eq.paired_score_interval(gained, lost, n, level=0.9)
     mirrored = eq.paired_score_interval(lost, gained, n, level=0.9)
     z = stats.norm.ppf(0.95)
-    assert -1 <= found.lo <= found.value <= found.hi <= 1
-    assert found.hi - found.lo > 0.5 / (n + 1)
-    assert found.lo == pytest.approx(-mirrored.hi, abs=1e-12)
-    if found.hi < 1 - 1e-9:
-        assert eq.score_statistic(gained, lost, n, found.hi) == pytest.approx(-z, abs=1e-6)
+    assert -1 <= result.lo <= result.value <= result.hi <= 1
+    assert result.hi - result.lo > 0.5 / (n + 1)
+    assert result.lo == pytest.approx(-mirrored.hi, abs=1e-12)
+    if result.hi < 1 - 1e-9:
+        assert eq.score_statistic(gained, lost, n, result.hi) == pytest.approx(-z, abs=1e-6)
 
 
 def test_no_discordant_pair_still_has_a_width():
     z = stats.norm.ppf(0.95)
-    found = eq.paired_score_interval(0, 0, 100, level=0.9)
+    result = eq.paired_score_interval(0, 0, 100, level=0.9)
     np.testing.assert_allclose(
-        [found.lo, found.hi], [-z * z / (100 + z * z), z * z / (100 + z * z)], rtol=1e-9
+        [result.lo, result.hi], [-z * z / (100 + z * z), z * z / (100 + z * z)], rtol=1e-9
     )
 
 
@@ -63,8 +63,8 @@ def test_paired_score_interval_covers():
     hits = 0
     draws = rng.multinomial(80, [0.12, 0.05, 0.83], size=1500)
     for gained, lost, _ in draws:
-        found = eq.paired_score_interval(int(gained), int(lost), 80)
-        hits += found.lo <= 0.07 <= found.hi
+        result = eq.paired_score_interval(int(gained), int(lost), 80)
+        hits += result.lo <= 0.07 <= result.hi
     assert 0.93 <= hits / 1500 <= 0.97
 
 
@@ -75,19 +75,19 @@ def test_exact_and_mid_p_are_the_enumeration(gained, lost):
         return
     distances = [abs(2 * k - discordant) for k in range(discordant + 1)]
     chances = [math.comb(discordant, k) / 2**discordant for k in range(discordant + 1)]
-    seen = abs(gained - lost)
-    exact = math.fsum(c for d, c in zip(distances, chances, strict=True) if d >= seen)
-    tied = math.fsum(c for d, c in zip(distances, chances, strict=True) if d == seen)
-    found = eq.mcnemar(gained, lost)
-    assert found.method == "exact"
-    assert found.p_value == pytest.approx(exact, abs=1e-12)
-    assert found.mid_p == pytest.approx(exact - tied / 2 if discordant else 1.0, abs=1e-12)
+    observed = abs(gained - lost)
+    exact = math.fsum(c for d, c in zip(distances, chances, strict=True) if d >= observed)
+    tied = math.fsum(c for d, c in zip(distances, chances, strict=True) if d == observed)
+    result = eq.mcnemar(gained, lost)
+    assert result.method == "exact"
+    assert result.p_value == pytest.approx(exact, abs=1e-12)
+    assert result.mid_p == pytest.approx(exact - tied / 2 if discordant else 1.0, abs=1e-12)
 
 
 def test_mcnemar_is_chi2_from_25_on():
-    found = eq.mcnemar(20, 5)
-    assert found.method == "chi2"
-    assert found.p_value == pytest.approx(math.erfc(math.sqrt(9.0 / 2)), rel=1e-12)
+    result = eq.mcnemar(20, 5)
+    assert result.method == "chi2"
+    assert result.p_value == pytest.approx(math.erfc(math.sqrt(9.0 / 2)), rel=1e-12)
     assert eq.mcnemar(20, 4).method == "exact"
 
 
@@ -124,18 +124,18 @@ def test_a_point_at_five_per_cent_needs_some_4300_prompts():
     assert eq.num_pairs_needed(0.01, 0.05) == 4282
 
 
-def share_found_equivalent(n, chances, margin, seed):
+def share_equivalent(n, chances, margin, seed):
     draws = np.random.default_rng(seed).multinomial(n, chances, size=4000)
-    counts_seen, repeats = np.unique(draws[:, :2], axis=0, return_counts=True)
-    verdicts = [eq.equivalence(int(g), int(s), n, margin=margin).verdict for g, s in counts_seen]
+    counts, repeats = np.unique(draws[:, :2], axis=0, return_counts=True)
+    verdicts = [eq.equivalence(int(g), int(s), n, margin=margin).verdict for g, s in counts]
     return float(np.average([v == "equivalent" for v in verdicts], weights=repeats))
 
 
-def test_the_number_needed_gives_the_power_asked_for():
+def test_the_number_needed_gives_the_requested_power():
     n = eq.num_pairs_needed(0.01, 0.05)
-    assert 0.77 <= share_found_equivalent(n, [0.025, 0.025, 0.95], 0.01, 0) <= 0.82
+    assert 0.77 <= share_equivalent(n, [0.025, 0.025, 0.95], 0.01, 0) <= 0.82
     few = eq.num_pairs_needed(0.02, 0.03)
-    assert 0.70 <= share_found_equivalent(few, [0.015, 0.015, 0.97], 0.02, 0) <= 0.75
+    assert 0.70 <= share_equivalent(few, [0.015, 0.015, 0.97], 0.02, 0) <= 0.75
 
 
 def test_the_number_needed_without_discordant_pairs_just_passes():
@@ -145,19 +145,19 @@ def test_the_number_needed_without_discordant_pairs_just_passes():
 
 
 def test_equivalence_errs_in_one_of_twenty_at_the_margin():
-    assert share_found_equivalent(400, [0.06, 0.01, 0.93], 0.05, 1) <= 0.06
+    assert share_equivalent(400, [0.06, 0.01, 0.93], 0.05, 1) <= 0.06
 
 
 @given(st.lists(st.floats(0, 1), max_size=7))
 def test_holm_is_the_closed_test(p_values):
     """Adjusted p of i: the largest Bonferroni p over all sets of hypotheses that hold i."""
-    found = eq.holm(p_values)
+    result = eq.holm(p_values)
     for i in range(len(p_values)):
         sets = [
             s for r in range(1, len(p_values) + 1) for s in itertools.combinations(range(len(p_values)), r)
         ]
         worst = max(min(1.0, len(s) * min(p_values[j] for j in s)) for s in sets if i in s)
-        assert found[i] == pytest.approx(worst, abs=1e-12)
+        assert result[i] == pytest.approx(worst, abs=1e-12)
 
 
 def test_holm_leaves_unknown_tests_out():

@@ -32,14 +32,14 @@ def made_cells(num_events, seed=0, after_base=1.0, interaction=1.5):
 
 def loop_means(cells, pairs, families):
     """Mean over families of the mean over their pairs of the mean over a pair's events."""
-    found = []
+    result = []
     for values in (cells.effects_after_base, cells.effects_after_descendant, cells.interactions):
         by_family = []
         for family in sorted(set(families)):
             own = sorted({p for p, f in zip(pairs, families, strict=True) if f == family})
             by_family.append(np.mean([values[np.array(pairs) == p].mean() for p in own]))
-        found.append(np.mean(by_family))
-    return found
+        result.append(np.mean(by_family))
+    return result
 
 
 def test_effects_are_the_differences_of_cells():
@@ -56,17 +56,18 @@ def test_balanced_means_are_the_loops():
     pairs = ["p"] * 10 + ["q"] * 20 + ["r"] * 30
     families = ["x"] * 30 + ["y"] * 30
     prompts = [f"{k % 25}" for k in range(60)]
-    found = factorial(cells, prompts, rng=np.random.default_rng(0), pairs_E=pairs, families_E=families)
+    result = factorial(cells, prompts, rng=np.random.default_rng(0), pairs_E=pairs, families_E=families)
     means = loop_means(cells, pairs, families)
     values = [
-        e.interval.value for e in (found.effect_after_base, found.effect_after_descendant, found.interaction)
+        e.interval.value
+        for e in (result.effect_after_base, result.effect_after_descendant, result.interaction)
     ]
     assert values == pytest.approx(means, abs=1e-12)
-    assert found.portable_share.value == pytest.approx(means[0] / means[1], abs=1e-12)
-    assert (found.num_events, found.num_pairs, found.num_families) == (60, 3, 2)
-    assert (found.interaction.interval.n, found.interaction.interval.unit) == (25, "prompt")
-    assert found.interaction.interval.lo < means[2] < found.interaction.interval.hi
-    between = found.between_families["interaction"]
+    assert result.portable_share.value == pytest.approx(means[0] / means[1], abs=1e-12)
+    assert (result.num_events, result.num_pairs, result.num_families) == (60, 3, 2)
+    assert (result.interaction.interval.n, result.interaction.interval.unit) == (25, "prompt")
+    assert result.interaction.interval.lo < means[2] < result.interaction.interval.hi
+    between = result.between_families["interaction"]
     assert (between.value, between.n, between.note) == (pytest.approx(means[2]), 2, "few families")
 
 
@@ -82,15 +83,15 @@ def test_one_prompt_with_many_events_counts_once():
 
 def test_the_sign_flip_is_exact_for_few_prompts():
     cells = made_cells(6, interaction=0.3)
-    found = factorial(cells, np.arange(6), rng=np.random.default_rng(0)).interaction.sign_flip
+    result = factorial(cells, np.arange(6), rng=np.random.default_rng(0)).interaction.sign_flip
     x = cells.interactions
     sums = [
         abs(sum(s * v for s, v in zip(signs, x, strict=True)))
         for signs in itertools.product([1, -1], repeat=6)
     ]
-    assert found.exact
-    assert found.p_value == pytest.approx(np.mean([s >= abs(x.sum()) - 1e-12 for s in sums]))
-    assert found.smallest_p == 2 / 2**6
+    assert result.exact
+    assert result.p_value == pytest.approx(np.mean([s >= abs(x.sum()) - 1e-12 for s in sums]))
+    assert result.smallest_p == 2 / 2**6
     many = factorial(made_cells(40), np.arange(40), rng=np.random.default_rng(0), num_flips=500)
     assert (many.interaction.sign_flip.exact, many.interaction.sign_flip.num_flips) == (False, 500)
 
@@ -99,10 +100,10 @@ def test_the_share_is_unknown_where_its_denominator_may_be_0():
     rng = np.random.default_rng(0)
     zero = np.zeros(60)
     cells = Cells(zero, rng.normal(1, 0.1, 60), zero, rng.normal(0, 1, 60))
-    found = factorial(cells, np.arange(60), rng=rng)
-    assert not found.effect_after_descendant.interval.excludes(0.0)
-    assert math.isnan(found.portable_share.value)
-    assert found.portable_share.note == "the denominator's interval holds 0"
+    result = factorial(cells, np.arange(60), rng=rng)
+    assert not result.effect_after_descendant.interval.excludes(0.0)
+    assert math.isnan(result.portable_share.value)
+    assert result.portable_share.note == "the denominator's interval holds 0"
 
 
 def test_shares_may_pass_1_and_be_negative():
@@ -117,10 +118,10 @@ def test_shares_may_pass_1_and_be_negative():
 @pytest.mark.parametrize("num_events", [0, 1])
 def test_no_event_and_one_event(num_events):
     cells = made_cells(num_events)
-    found = factorial(cells, np.arange(num_events), rng=np.random.default_rng(0))
-    assert math.isnan(found.interaction.interval.lo)
-    assert math.isnan(found.portable_share.value)
-    assert found.interaction.interval.note
+    result = factorial(cells, np.arange(num_events), rng=np.random.default_rng(0))
+    assert math.isnan(result.interaction.interval.lo)
+    assert math.isnan(result.portable_share.value)
+    assert result.interaction.interval.note
     assert math.isnan(positive_share(cells.base_base_E[:0]).value)
 
 
@@ -143,15 +144,15 @@ def test_positive_share_and_degenerate_states():
 
 def test_the_interval_is_the_default_one_for_a_mean():
     cells = made_cells(80)
-    found = factorial(cells, np.arange(80), rng=np.random.default_rng(0)).interaction.interval
-    assert found.method == "guarded bootstrap-t"
+    result = factorial(cells, np.arange(80), rng=np.random.default_rng(0)).interaction.interval
+    assert result.method == "guarded bootstrap-t"
     x = cells.interactions
     reach = (
         1.990450 * x.std(ddof=1) / math.sqrt(80)
     )  # t_.975 at 79 degrees: each limit reaches at least so far
-    assert found.lo <= x.mean() - reach + 1e-6
-    assert found.hi >= x.mean() + reach - 1e-6
-    assert found.hi - found.lo < 2 * reach * 1.25
+    assert result.lo <= x.mean() - reach + 1e-6
+    assert result.hi >= x.mean() + reach - 1e-6
+    assert result.hi - result.lo < 2 * reach * 1.25
 
 
 def prompt_sets(rng, shape):
@@ -189,11 +190,11 @@ def test_two_pairs_on_the_same_prompts_cover():
         common = np.tile(rng.normal(0, 1, 50), 2)
         zero = np.zeros(100)
         cells = Cells(zero, zero, zero, 1.5 + common + 0.3 * rng.standard_normal(100))
-        found = factorial(
+        result = factorial(
             cells, np.tile(np.arange(50), 2), rng=rng, pairs_E=np.repeat(["p", "q"], 50),
             num_resamples=400, num_flips=10,
         ).interaction.interval  # fmt: skip
-        hits += found.lo <= 1.5 <= found.hi
+        hits += result.lo <= 1.5 <= result.hi
     assert 0.90 <= hits / 150 <= 0.99
 
 

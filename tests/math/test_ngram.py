@@ -41,9 +41,9 @@ class BruteForce:
         if not (of[1] and of[2] and of[3]):
             return FALLBACK_DISCOUNTS
         y = of[1] / (of[1] + 2 * of[2])
-        found = (1 - 2 * y * of[2] / of[1], 2 - 3 * y * of[3] / of[2], 3 - 4 * y * of[4] / of[3])
-        good = all(0 < discount <= k for k, discount in zip((1, 2, 3), found, strict=True))
-        return found if good else FALLBACK_DISCOUNTS
+        result = (1 - 2 * y * of[2] / of[1], 2 - 3 * y * of[3] / of[2], 3 - 4 * y * of[4] / of[3])
+        good = all(0 < discount <= k for k, discount in zip((1, 2, 3), result, strict=True))
+        return result if good else FALLBACK_DISCOUNTS
 
     def probability(self, context, token):
         context = tuple(context)[-(self.order - 1) :] if self.order > 1 else ()
@@ -164,10 +164,10 @@ def test_large_ids_do_not_overflow_and_time_stays_linear():
     known = [rng.zipf(1.2, size=200).clip(max=65_536) - 1 for _ in range(500)]
     began = time.process_time()
     model = KneserNey.fit(known, vocab_size=65_536, order=5)
-    seen = np.concatenate([model.log_probs(sequence) for sequence in known])
+    familiar = np.concatenate([model.log_probs(sequence) for sequence in known])
     elapsed = time.process_time() - began
     new = model.log_probs(rng.permutation(known[0]))
-    assert seen.mean() > new.mean() + 1
+    assert familiar.mean() > new.mean() + 1
     assert elapsed < 10
     twin = BruteForce([sequence.tolist() for sequence in known], 65_536, 5)
     np.testing.assert_allclose(model.log_probs(known[7]), twin.log_probs(known[7].tolist()), atol=1e-12)

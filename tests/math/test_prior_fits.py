@@ -1,4 +1,4 @@
-"""Optima, certificates, constraints, the published procedures and the in-sample ceilings."""
+"""Optima, certificates, constraints, the published procedures and the in-sample upper bounds."""
 
 import numpy as np
 import pytest
@@ -70,7 +70,7 @@ def test_fit_losses_nest_and_every_optimum_is_certified(num_ids):
     arms = fit_arms(fit, held_out, num_ids)
     joint, bias, temperature = (arm.optimum for arm in (arms.joint, arms.bias, arms.temperature))
     assert joint.loss <= min(bias.loss, temperature.loss) + 1e-13
-    assert max(bias.loss, temperature.loss) <= arms.uncorrected_loss
+    assert max(bias.loss, temperature.loss) <= mean_loss(fit, Correction.identity(V))
     assert all(solution.certificate.converged for solution in (joint, bias, temperature))
     assert bias.correction.inverse_temperature == 1.0
     assert not temperature.correction.bias_K.any()
@@ -102,15 +102,15 @@ def test_gauge_is_fixed_for_the_whole_vocabulary_only():
     assert np.count_nonzero(some.correction.bias_K) == 5
 
 
-def test_more_free_ids_than_the_vocabulary_means_all_and_is_said():
+def test_more_free_ids_than_the_vocabulary_means_all_with_a_note():
     text = make(num=2000)
     many, every = free_ids(text, 4096), free_ids(text, V)
     assert many.mask_K.all()
-    assert "4096 ids were asked for; all 30" in many.note
+    assert "4096 ids were requested; all 30" in many.note
     assert every.note == ""
-    one, two = fit_optimum(text, many.mask_K), fit_optimum(text, free_ids(text).mask_K)
-    assert one.loss == two.loss
-    with pytest.raises(UserError, match="0 free ids"):
+    first, second = fit_optimum(text, many.mask_K), fit_optimum(text, free_ids(text).mask_K)
+    assert first.loss == second.loss
+    with pytest.raises(UserError, match="free ids is 0"):
         free_ids(text, 0)
 
 
@@ -201,13 +201,13 @@ def test_proportional_fitting_goes_to_the_bias_optimum_where_counts_match(num_id
 def test_first_proportional_step_is_the_log_ratio_and_the_cap_is_flagged():
     text = make()
     free_K = free_ids(text, 8).mask_K
-    one = fit_proportional(text, text, free_K, max_steps=1)
+    first = fit_proportional(text, text, free_K, max_steps=1)
     m_V = softmax(text.logits_NK, axis=1).sum(0)
     expected_K = np.where(free_K, np.log(text.counts / m_V), 0.0)
-    assert np.allclose(one.correction.bias_K, expected_K, atol=1e-12)
-    assert one.capped
-    assert (one.num_steps, one.num_passes) == (1, 2)
-    assert one.fit_loss == pytest.approx(mean_loss(text, one.correction), abs=1e-12)
+    assert np.allclose(first.correction.bias_K, expected_K, atol=1e-12)
+    assert first.capped
+    assert (first.num_steps, first.num_passes) == (1, 2)
+    assert first.fit_loss == pytest.approx(mean_loss(text, first.correction), abs=1e-12)
 
 
 def test_proportional_fitting_stops_where_the_held_out_loss_rises():

@@ -1,4 +1,4 @@
-"""Ceilings on the scored text itself, and ids that one text has and the other lacks."""
+"""Upper bounds on the scored text itself, and ids that one text has and the other lacks."""
 
 import numpy as np
 import pytest
@@ -38,19 +38,21 @@ def test_jensen_chain(unseen, num_columns):
     mean_K = expected_counts(text, Correction.identity(text.num_columns))[0] / text.num_positions
     q = np.append(share_K, max(0.0, 1 - share_K.sum()))
     p = np.append(mean_K, 1 - mean_K.sum())
-    seen = q > 1e-12
-    assert step.jensen_bound == pytest.approx(float(q[seen] @ np.log(q[seen] / p[seen])), abs=1e-9)
+    is_target = q > 1e-12
+    assert step.jensen_bound == pytest.approx(
+        float(q[is_target] @ np.log(q[is_target] / p[is_target])), abs=1e-9
+    )
 
 
 def test_in_sample_step_equals_brute_force_without_the_ids_that_never_occur():
     text = make(unseen=5, seed=7)
-    seen_V = text.counts > 0
+    is_target_V = text.counts > 0
     p_NV = softmax(text.logits_NK, axis=1)
     ratio_V = text.counts / p_NV.sum(0)
     gain = np.mean(np.log(ratio_V[text.target_column_N])) - np.mean(np.log(p_NV @ ratio_V))
     step = in_sample_step(text)
     assert step.gain == pytest.approx(gain, abs=1e-12)
-    assert np.isneginf(step.correction.bias_K[~seen_V]).all()
+    assert np.isneginf(step.correction.bias_K[~is_target_V]).all()
 
 
 def test_in_sample_optimum_is_a_ceiling_for_any_bias_and_temperature():

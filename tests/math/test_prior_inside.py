@@ -16,19 +16,19 @@ def held(value=0.3, lo=0.2, hi=0.5, error=0.07):
 
 def test_both_sides_add_up_in_quadrature():
     draws = np.random.default_rng(0).gamma(2.0, 0.1, 400)
-    found = with_fit_inside(held(), draws)
+    result = with_fit_inside(held(), draws)
     low, high = np.quantile(draws, 0.025), np.quantile(draws, 0.975)
     centre = sum(draws) / len(draws)
-    assert found.value == 0.3
-    assert found.lo == pytest.approx(0.3 - math.sqrt(0.1**2 + (centre - low) ** 2))
-    assert found.hi == pytest.approx(0.3 + math.sqrt(0.2**2 + (high - centre) ** 2))
-    assert found.standard_error == pytest.approx(math.sqrt(0.07**2 + draws.var(ddof=1)))
-    assert found.smallest_effect == pytest.approx(0.2 * found.standard_error / 0.07)
+    assert result.value == 0.3
+    assert result.lo == pytest.approx(0.3 - math.sqrt(0.1**2 + (centre - low) ** 2))
+    assert result.hi == pytest.approx(0.3 + math.sqrt(0.2**2 + (high - centre) ** 2))
+    assert result.standard_error == pytest.approx(math.sqrt(0.07**2 + draws.var(ddof=1)))
+    assert result.smallest_effect == pytest.approx(0.2 * result.standard_error / 0.07)
 
 
 def test_draws_that_do_not_move_change_nothing():
-    found = with_fit_inside(held(), np.full(100, 0.3))
-    assert (found.lo, found.hi) == (pytest.approx(0.2), pytest.approx(0.5))
+    result = with_fit_inside(held(), np.full(100, 0.3))
+    assert (result.lo, result.hi) == (pytest.approx(0.2), pytest.approx(0.5))
 
 
 def test_what_is_not_known_stays_unknown():

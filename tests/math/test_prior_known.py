@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.math.synthetic_pairs import Change, synthetic_pair
 
 from stemmatics.math.prior import Correction, PairSums, fit_optimum, free_ids, nll_sums, shares
-from stemmatics.math.prior.synthetic import Change, synthetic_pair
 
 NO_BIAS = np.zeros(400, dtype=bool)
 
@@ -40,32 +40,32 @@ def measure(change, seed, names=("joint", "temperature", "bias")):
     return out
 
 
-def check_damage(found):
-    assert 0.28 < found["joint"].sym < 0.33
-    assert 0.23 < found["temperature"].sym < 0.29
-    assert 0.05 < found["bias"].sym < 0.10
+def check_damage(result):
+    assert 0.28 < result["joint"].sym < 0.33
+    assert 0.23 < result["temperature"].sym < 0.29
+    assert 0.05 < result["bias"].sym < 0.10
 
 
 def test_random_damage_and_a_shifted_text_prior():
-    found = measure(Change(noise_sd=0.25), 0)
-    check_damage(found)
+    result = measure(Change(noise_sd=0.25), 0)
+    check_damage(result)
     shifted = measure(Change(noise_sd=0.25, prior_sd=1.0), 0, ("joint",))["joint"]
     assert shifted.card - shifted.sym > 0.1
-    assert abs(shifted.sym - found["joint"].sym) < 0.05
+    assert abs(shifted.sym - result["joint"].sym) < 0.05
 
 
 def test_planted_bias_is_taken_back_by_bias():
-    found = measure(Change(bias_sd=0.5), 0)
-    assert found["bias"].sym > 0.9
-    assert found["temperature"].sym < 0.2
+    result = measure(Change(bias_sd=0.5), 0)
+    assert result["bias"].sym > 0.9
+    assert result["temperature"].sym < 0.2
 
 
 def test_doubled_logits_are_taken_back_by_temperature():
-    found = measure(Change(scale=2.0), 0)
-    assert found["temperature"].sym > 0.9
-    assert abs(found["temperature"].temperature - 2) < 0.06
-    assert abs(found["joint"].temperature - 2) < 0.06
-    assert found["bias"].sym < 0.1
+    result = measure(Change(scale=2.0), 0)
+    assert result["temperature"].sym > 0.9
+    assert abs(result["temperature"].temperature - 2) < 0.06
+    assert abs(result["joint"].temperature - 2) < 0.06
+    assert result["bias"].sym < 0.1
 
 
 @pytest.mark.known

@@ -91,10 +91,10 @@ def test_loss_is_convex_on_random_chords(text):
         return objective.point(Correction(vector[0], vector[1:])).value
 
     for _ in range(50):
-        one, two = (np.concatenate([[rng.uniform(0.25, 4)], rng.normal(0, 2, V)]) for _ in range(2))
+        first, second = (np.concatenate([[rng.uniform(0.25, 4)], rng.normal(0, 2, V)]) for _ in range(2))
         share = rng.uniform()
-        chord = share * value(one) + (1 - share) * value(two)
-        assert value(share * one + (1 - share) * two) <= chord + 1e-12
+        chord = share * value(first) + (1 - share) * value(second)
+        assert value(share * first + (1 - share) * second) <= chord + 1e-12
 
 
 def test_gradients_by_document_equal_finite_differences_and_add_up(text, correction):
@@ -117,10 +117,10 @@ def test_a_document_without_positions_gets_zero(correction):
 
 def test_float32_rows_agree_with_float64(text, correction):
     single = Statistics.dense(text.logits_NK.astype(np.float32), text.target_column_N, text.document_N)
-    one, two = Objective(single).point(correction), Objective(text).point(correction)
-    assert one.value == pytest.approx(two.value, abs=1e-6)
-    assert np.allclose(one.gradient, two.gradient, atol=1e-6)
-    assert np.allclose(one.diagonal, two.diagonal, atol=1e-6)
+    first, second = Objective(single).point(correction), Objective(text).point(correction)
+    assert first.value == pytest.approx(second.value, abs=1e-6)
+    assert np.allclose(first.gradient, second.gradient, atol=1e-6)
+    assert np.allclose(first.diagonal, second.diagonal, atol=1e-6)
 
 
 def test_a_removed_id_costs_nothing_and_a_removed_target_is_refused():

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from tests.math.synthetic_pairs import Change, synthetic_pair
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior import (
@@ -23,7 +24,6 @@ from stemmatics.math.prior import (
     shapley_split,
     shares,
 )
-from stemmatics.math.prior.synthetic import Change, synthetic_pair
 
 SUMS = PairSums(np.array([2.0, 6.0]), np.array([3.0, 1.0]), np.array([0.0, 2.0]))
 
@@ -36,7 +36,7 @@ def test_shares_are_ratios_of_sums_and_not_means_of_ratios():
 
 
 @pytest.mark.parametrize("interval", [(-0.1, 0.9), (0.0, 0.5), (float("nan"), 0.5)])
-def test_no_share_where_the_interval_of_the_increase_holds_zero(interval):
+def test_no_share_where_the_interval_of_the_increase_includes_zero(interval):
     result = shares(SUMS, interval)
     assert np.isnan(result.card)
     assert np.isnan(result.sym)
@@ -81,14 +81,14 @@ def test_one_newton_step_follows_full_refits(pair, penalty, num_ids):
     weight_RD = bayesian_weights(np.random.default_rng(2), 20, pair.new_fit.num_documents)
     step_RX = refit_one_step(pair.new_fit, solution, weight_RD, penalty=penalty)
     full_RX = refit_fully(pair.new_fit, solution, weight_RD, penalty=penalty)
-    one_R, full_R = (
+    step_R, full_R = (
         moved_nll_sums(pair.new_eval, solution.correction, rows).sum(0) / 6000 for rows in (step_RX, full_RX)
     )
-    check = check_refits(one_R, full_R)
+    check = check_refits(step_R, full_R)
     assert check.num_refits == 20
     assert check.correlation > 0.95
     assert check.rms_difference < 0.35 * check.sd
-    assert check.max_difference < check.sd
+    assert np.abs(step_R - full_R).max() < check.sd
     assert np.linalg.norm(step_RX - full_RX) < 0.3 * np.linalg.norm(full_RX)
     if num_ids is None:
         assert np.abs(step_RX[:, 1:].sum(1)).max() < 1e-9
@@ -100,9 +100,9 @@ def test_equal_weights_move_nothing_and_small_weights_move_exactly(pair):
     num = pair.new_fit.num_documents
     assert np.abs(refit_one_step(pair.new_fit, solution, np.full((1, num), 3.0), penalty=1e-3)).max() < 1e-7
     weight_RD = 1 + 1e-3 * (bayesian_weights(np.random.default_rng(3), 2, num) - 1)
-    one = refit_one_step(pair.new_fit, solution, weight_RD, penalty=1e-3)
+    step = refit_one_step(pair.new_fit, solution, weight_RD, penalty=1e-3)
     full = refit_fully(pair.new_fit, solution, weight_RD, penalty=1e-3, gap=1e-17)
-    assert np.linalg.norm(one - full) < 0.02 * np.linalg.norm(full)
+    assert np.linalg.norm(step - full) < 0.02 * np.linalg.norm(full)
     with pytest.raises(UserError, match="3 weights"):
         refit_one_step(pair.new_fit, solution, np.ones((1, 3)))
 
@@ -114,11 +114,11 @@ def test_one_newton_step_keeps_the_gauge_beside_unseen_ids(pair):
     solution = fit_optimum(text, free_ids(text).mask_K, penalty=1e-3, gap=1e-16)
     assert solution.coordinates.gauge
     weight_RD = 1 + 1e-3 * (bayesian_weights(np.random.default_rng(8), 2, text.num_documents) - 1)
-    one = refit_one_step(text, solution, weight_RD, penalty=1e-3)
+    step = refit_one_step(text, solution, weight_RD, penalty=1e-3)
     full = refit_fully(text, solution, weight_RD, penalty=1e-3, gap=1e-17)
-    assert np.abs(one[:, 1:].sum(1)).max() < 1e-12
-    assert not one[:, -3:].any()
-    assert np.linalg.norm(one - full) < 0.02 * np.linalg.norm(full)
+    assert np.abs(step[:, 1:].sum(1)).max() < 1e-12
+    assert not step[:, -3:].any()
+    assert np.linalg.norm(step - full) < 0.02 * np.linalg.norm(full)
 
 
 def test_held_coordinates_stay_held(pair):
@@ -132,9 +132,9 @@ def test_held_coordinates_stay_held(pair):
     assert moved[:, 1:][:, solution.coordinates.free_K].all()
     # The biases move as they would with beta held, which a step in both, cut at the edge, would not give.
     near_RD = 1 + 1e-3 * (weight_RD - 1)
-    one = refit_one_step(cold, solution, near_RD, penalty=1e-3)
+    step = refit_one_step(cold, solution, near_RD, penalty=1e-3)
     full = refit_fully(cold, solution, near_RD, penalty=1e-3, gap=1e-17)
-    assert np.linalg.norm(one - full) < 0.02 * np.linalg.norm(full)
+    assert np.linalg.norm(step - full) < 0.02 * np.linalg.norm(full)
 
 
 def test_bayesian_weights_have_mean_one_and_the_spread_of_a_flat_dirichlet():
@@ -169,7 +169,6 @@ def test_second_order_losses_err_in_the_third_order(pair):
 
 def test_refit_check_by_hand():
     check = check_refits(np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 3.0]))
-    assert check.max_difference == 1.0
     assert check.rms_difference == pytest.approx(np.sqrt(1 / 3))
     assert check.sd == 1.0
     assert np.isnan(check_refits(np.ones(2), np.ones(2)).correlation)
@@ -192,11 +191,11 @@ def test_centred_noise_adds_nothing_at_the_mean_state():
 
 @pytest.mark.parametrize("start", [1e-4, 0.3, 50.0])
 def test_damage_is_matched_to_one_percent(start):
-    found = match_damage(lambda sigma: 2 * sigma**2 - 0.1 * sigma, 0.5, start=start)
-    assert found.failure == ""
-    assert found.delta == pytest.approx(0.5, rel=0.01)
-    assert 2 * found.sigma**2 - 0.1 * found.sigma == found.delta
-    assert found.num_evaluations < 30
+    result = match_damage(lambda sigma: 2 * sigma**2 - 0.1 * sigma, 0.5, start=start)
+    assert result.failure == ""
+    assert result.delta == pytest.approx(0.5, rel=0.01)
+    assert 2 * result.sigma**2 - 0.1 * result.sigma == result.delta
+    assert result.num_evaluations < 30
 
 
 @pytest.mark.parametrize(
@@ -207,10 +206,10 @@ def test_damage_is_matched_to_one_percent(start):
         (lambda sigma: 0.0 if sigma < 0.7 else 1.0, "jumps"),
     ],
 )
-def test_damage_that_cannot_be_matched_says_so(delta_of, reason):
-    found = match_damage(delta_of, 0.5, start=0.1)
-    assert np.isnan(found.sigma)
-    assert reason in found.failure
+def test_damage_that_cannot_be_matched_has_a_reason(delta_of, reason):
+    result = match_damage(delta_of, 0.5, start=0.1)
+    assert np.isnan(result.sigma)
+    assert reason in result.failure
 
 
 def test_damage_refuses_an_improvement_and_a_start_of_zero():

@@ -113,11 +113,11 @@ def test_reduced_form_equals_dense_form(num_columns, beta):
     gradient, wide_gradient = document_gradients(small, correction), document_gradients(full, wide)
     picked = np.concatenate([[0], small.ids_K + 1])
     assert np.abs(gradient - wide_gradient[:, picked]).max() < 1e-4
-    one, two = Objective(small).point(correction), Objective(full).point(wide)
-    assert one.loss == pytest.approx(two.loss, abs=1e-6)
-    assert np.abs(one.gradient - two.gradient[picked]).max() < 1e-5
-    assert np.abs(one.diagonal - two.diagonal[picked]).max() < 1e-3
-    assert np.abs(one.cross_K - two.cross_K[small.ids_K]).max() < 1e-5
+    first, second = Objective(small).point(correction), Objective(full).point(wide)
+    assert first.loss == pytest.approx(second.loss, abs=1e-6)
+    assert np.abs(first.gradient - second.gradient[picked]).max() < 1e-5
+    assert np.abs(first.diagonal - second.diagonal[picked]).max() < 1e-3
+    assert np.abs(first.cross_K - second.cross_K[small.ids_K]).max() < 1e-5
     counts_K, rest = expected_counts(small, correction)
     counts_V, _ = expected_counts(full, wide)
     assert np.allclose(counts_K, counts_V[small.ids_K], atol=1e-5)
@@ -133,25 +133,25 @@ def test_fits_of_the_reduced_form_equal_those_of_the_dense_form():
     small = fit_arms(*reduced(12).split(), num_ids=8)
     full = fit_arms(*dense().split(), num_ids=8)
     for arm in ("bias", "temperature", "joint"):
-        one, two = getattr(small, arm), getattr(full, arm)
-        assert one.optimum.loss == pytest.approx(two.optimum.loss, abs=1e-6)
-        assert one.optimum.correction.temperature == pytest.approx(
-            two.optimum.correction.temperature, abs=1e-4
+        first, second = getattr(small, arm), getattr(full, arm)
+        assert first.optimum.loss == pytest.approx(second.optimum.loss, abs=1e-6)
+        assert first.optimum.correction.temperature == pytest.approx(
+            second.optimum.correction.temperature, abs=1e-4
         )
-        assert one.selected.held_out_loss == pytest.approx(two.selected.held_out_loss, abs=1e-6)
+        assert first.selected.held_out_loss == pytest.approx(second.selected.held_out_loss, abs=1e-6)
 
 
 def test_memory_mapped_rows_and_made_rows_serve(tmp_path):
     logits_NV, target_N, document_N = make_text()
     stored = np.memmap(tmp_path / "z.f16", dtype=np.float16, mode="w+", shape=(N, V))
     stored[:] = logits_NV
-    asked = []
+    requested = []
 
     class Made:
         shape, dtype = (N, V), np.dtype(np.float32)
 
         def __getitem__(self, rows):
-            asked.append(rows)
+            requested.append(rows)
             return logits_NV[rows].astype(np.float32)
 
     identity = Correction.identity(V)
@@ -163,8 +163,8 @@ def test_memory_mapped_rows_and_made_rows_serve(tmp_path):
     again = nll_sums(made.rows(40, 80), identity)
     assert np.allclose(again[2], exact[2], rtol=1e-6)
     assert not again[[0, 1, 3]].any()
-    assert min(rows.start for rows in asked) == 40
-    assert max(rows.stop for rows in asked) == 120
+    assert min(rows.start for rows in requested) == 40
+    assert max(rows.stop for rows in requested) == 120
 
 
 def test_blocks_do_not_change_sums(monkeypatch):
@@ -211,7 +211,7 @@ def test_statistics_that_do_not_hold_together_are_refused():
         {"target_column_N": target_N[:0], "document_N": document_N[:0]},
     ]
     for change in bad:
-        with pytest.raises(UserError, match="do not hold together"):
+        with pytest.raises(UserError, match="are inconsistent"):
             Statistics(**(good | change))
     with pytest.raises(UserError, match=r"Statistics\.dense"):
         reduce_logits(logits_NV, target_N, ids_V)

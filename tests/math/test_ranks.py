@@ -41,10 +41,10 @@ def test_spearman_interval_resamples_families():
     x = rng.normal(size=30)
     y = x + rng.normal(0, 0.5, 30)
     families = np.repeat(np.arange(10), 3)
-    found = ranks.spearman_interval(x, y, families, rng=np.random.default_rng(1), num_resamples=1000)
-    assert found.value == ranks.spearman(x, y)
-    assert found.lo < found.value < found.hi < 1
-    assert (found.n, found.unit) == (10, "family")
+    result = ranks.spearman_interval(x, y, families, rng=np.random.default_rng(1), num_resamples=1000)
+    assert result.value == ranks.spearman(x, y)
+    assert result.lo < result.value < result.hi < 1
+    assert (result.n, result.unit) == (10, "family")
 
 
 def test_unknown_values_have_no_correlation():
@@ -52,9 +52,9 @@ def test_unknown_values_have_no_correlation():
 
 
 def test_reversals():
-    found = ranks.rank_reversals([1.0, 2.0, 3.0, 3.0], [5.0, 4.0, 6.0, 1.0])
-    assert [(r.lower, r.higher) for r in found] == [(0, 3), (1, 3), (0, 1)]
-    assert (found[0].first_gap, found[0].second_gap) == (2.0, -4.0)
+    result = ranks.rank_reversals([1.0, 2.0, 3.0, 3.0], [5.0, 4.0, 6.0, 1.0])
+    assert [(r.lower, r.higher) for r in result] == [(0, 3), (1, 3), (0, 1)]
+    assert (result[0].first_gap, result[0].second_gap) == (2.0, -4.0)
     assert ranks.rank_reversals([1.0, 1.0], [1.0, 2.0]) == []
     with pytest.raises(UserError, match="same items"):
         ranks.rank_reversals([1.0], [1.0, 2.0])

@@ -1,4 +1,4 @@
-"""How often intervals over families hold the truth."""
+"""How often intervals over families cover the truth."""
 
 import numpy as np
 import pytest
@@ -22,9 +22,9 @@ def family_sets(num_families, num_sets, seed):
 def test_mean_residual_intervals_cover(num_families):
     rng = np.random.default_rng(1)
     hits = [
-        found.lo <= 0.02 <= found.hi
+        result.lo <= 0.02 <= result.hi
         for values, families in family_sets(num_families, 600, num_families)
-        for found in [mean_by_family(values, families, rng=rng)]
+        for result in [mean_by_family(values, families, rng=rng)]
     ]
     assert 0.92 <= np.mean(hits) <= 0.985
 
@@ -51,8 +51,8 @@ def test_delta95_intervals_err_low_as_their_note_says():
     hits = []
     for k in range(200):
         pairs = draw(np.random.default_rng((8, k)), 8)
-        found = family_percentile(
+        result = family_percentile(
             delta95(pairs), pairs.family_N, rng=np.random.default_rng(k), num_resamples=400
         )
-        hits.append(found.lo <= truth <= found.hi)
+        hits.append(result.lo <= truth <= result.hi)
     assert 0.68 <= np.mean(hits) <= 0.9

@@ -1,4 +1,4 @@
-"""Offsets and bars for a base that nobody has, and the ladder."""
+"""Offsets and error bars for a base that is not available, and the ladder."""
 
 import itertools
 import math
@@ -48,14 +48,14 @@ def test_the_class_offset_is_the_loop_over_families():
     rng = np.random.default_rng(0)
     families = np.repeat(list("abcde"), [1, 2, 3, 4, 2])
     residuals = rng.normal(0.02, 0.01, families.size)
-    found = class_offset(residuals, families)
+    result = class_offset(residuals, families)
     means = {f: residuals[families == f].mean() for f in "abcde"}
-    assert found.value == pytest.approx(np.mean(list(means.values())), abs=1e-15)
+    assert result.value == pytest.approx(np.mean(list(means.values())), abs=1e-15)
     errors = [
         abs(r - np.mean([m for g, m in means.items() if g != f]))
         for r, f in zip(residuals, families, strict=True)
     ]
-    assert found.bar == pytest.approx(sorted(errors)[math.ceil(13 * 0.9) - 1], abs=1e-15)
+    assert result.bar == pytest.approx(sorted(errors)[math.ceil(13 * 0.9) - 1], abs=1e-15)
     assert math.isnan(class_offset(residuals[:8], families[:8]).bar)
     two = np.repeat(["a", "b"], 6)
     assert math.isnan(class_offset(residuals[:12], two).bar)
@@ -111,8 +111,8 @@ def test_an_own_pair_without_any_spread_gives_way():
 
 def test_the_document_part_adds_in_quadrature():
     offset = offset_for(calibration([0.02], ["a"]), lab="z", generation="g", recipe_class="distilled")
-    found = unknown_base(0.9, offset, 0.02)
-    assert (found.value, found.bar) == (pytest.approx(0.855), pytest.approx(0.025))
+    result = unknown_base(0.9, offset, 0.02)
+    assert (result.value, result.bar) == (pytest.approx(0.855), pytest.approx(0.025))
 
 
 def test_calibration_columns_must_match():
@@ -124,13 +124,13 @@ def test_nested_coverage_builds_the_bar_without_the_family():
     rng = np.random.default_rng(0)
     families = np.repeat([f"f{i}" for i in range(8)], 3)
     residuals = rng.normal(0.02, 0.005, 24)
-    found = nested_coverage(residuals, families)
+    result = nested_coverage(residuals, families)
     for name in ("f0", "f5"):
         out = families == name
         of_others = class_offset(residuals[~out], families[~out])
-        assert found.bar_N[out] == pytest.approx(of_others.bar)
-        assert found.error_N[out] == pytest.approx(residuals[out] - of_others.value)
-    assert found.covered == np.mean(np.abs(found.error_N) <= found.bar_N)
+        assert result.bar_N[out] == pytest.approx(of_others.bar)
+        assert result.error_N[out] == pytest.approx(residuals[out] - of_others.value)
+    assert result.covered == np.mean(np.abs(result.error_N) <= result.bar_N)
     # one family far away is covered by no bar that the others give
     residuals[:3] += 1.0
     assert nested_coverage(residuals, families).covered <= 21 / 24
@@ -148,13 +148,13 @@ def test_the_distillation_flag_is_judged_on_left_out_families():
     families = np.array([f"f{i}" for i in range(12)])
     distilled = np.arange(12) >= 6
     drop = np.where(distilled, 0.2, 0.05) + 0.001 * np.arange(12)
-    found = distillation_flag(drop, distilled, families)
-    assert 0.055 < found.threshold < 0.206
-    assert (found.sensitivity, found.specificity, found.num_distilled, found.num_other) == (1, 1, 6, 6)
+    result = distillation_flag(drop, distilled, families)
+    assert 0.055 < result.threshold < 0.206
+    assert (result.sensitivity, result.specificity, result.num_distilled, result.num_other) == (1, 1, 6, 6)
     # the one that looks unlike its class is missed when its family is left out, but not learned away
     drop[11] = 0.01
-    found = distillation_flag(drop, distilled, families)
-    assert (found.sensitivity, found.specificity) == (5 / 6, 1)
+    result = distillation_flag(drop, distilled, families)
+    assert (result.sensitivity, result.specificity) == (5 / 6, 1)
     alone = distillation_flag(drop, np.zeros(12, dtype=bool), families)
     assert math.isnan(alone.threshold)
     assert math.isnan(alone.sensitivity)
@@ -171,28 +171,28 @@ def ladder_sums(num_documents=60):
 
 def test_the_ladder_orders_joins_and_lists_reversals():
     nll, num_bytes = ladder_sums()
-    found = ladder(
+    result = ladder(
         ["c", "a", "b", "d"], nll, num_bytes, rng=np.random.default_rng(0),
         native_loss_M=[0.9, 1.0, 0.95, 1.1], num_resamples=500,
     )  # fmt: skip
-    assert [found.names[m] for m in found.order[2:]] == ["c", "d"]
-    assert {found.names[m] for m in found.order[:2]} == {"a", "b"}
-    assert sorted(map(sorted, found.groups)) == [[0], [1, 2], [3]]
-    assert {(found.names[r.lower], found.names[r.higher]) for r in found.reversals} >= {
+    assert [result.names[m] for m in result.order[2:]] == ["c", "d"]
+    assert {result.names[m] for m in result.order[:2]} == {"a", "b"}
+    assert sorted(map(sorted, result.groups)) == [[0], [1, 2], [3]]
+    assert {(result.names[r.lower], result.names[r.higher]) for r in result.reversals} >= {
         ("c", "a"),
         ("c", "b"),
     }
     for i, j in itertools.combinations(range(4), 2):
         alone = paired_difference(nll[:, i], nll[:, j], num_bytes, rng=np.random.default_rng(1))
-        assert found.differences[i, j].value == pytest.approx(alone.value, abs=1e-12)
-    assert found.rebased[0].value == pytest.approx(nll[:, 0].sum() / num_bytes.sum())
-    assert -1 <= found.kendall <= 1
+        assert result.differences[i, j].value == pytest.approx(alone.value, abs=1e-12)
+    assert result.rebased[0].value == pytest.approx(nll[:, 0].sum() / num_bytes.sum())
+    assert -1 <= result.kendall <= 1
 
 
 def test_a_ladder_of_one_model_without_native_losses():
     nll, num_bytes = ladder_sums()
-    found = ladder(["a"], nll[:, :1], num_bytes, rng=np.random.default_rng(0), num_resamples=100)
-    assert (found.order, found.groups, found.reversals) == ((0,), ((0,),), ())
-    assert math.isnan(found.kendall)
+    result = ladder(["a"], nll[:, :1], num_bytes, rng=np.random.default_rng(0), num_resamples=100)
+    assert (result.order, result.groups, result.reversals) == ((0,), ((0,),), ())
+    assert math.isnan(result.kendall)
     with pytest.raises(UserError, match="every document"):
         ladder(["a", "b"], nll[:, :1], num_bytes, rng=np.random.default_rng(0))

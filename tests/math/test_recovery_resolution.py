@@ -68,10 +68,10 @@ def resamples(pairs, num=20):
 def test_delta95_and_misorder_are_loops_over_repeated_rows():
     pairs = made_pairs()
     counts = resamples(pairs)
-    found, share = delta95(pairs)(counts), misorder(pairs, 0.02, 0.08)(counts)
+    result, share = delta95(pairs)(counts), misorder(pairs, 0.02, 0.08)(counts)
     for b, row in enumerate(counts):
         gaps = loop_gaps(pairs, repeated(pairs, row))
-        assert found[b] == pytest.approx(np.quantile([g[0] for g in gaps], 0.95), abs=1e-12)
+        assert result[b] == pytest.approx(np.quantile([g[0] for g in gaps], 0.95), abs=1e-12)
         band = [g for g in gaps if 0.02 <= abs(g[1]) < 0.08]
         wrong = [g for g in band if g[1] * g[2] < 0]
         assert share[b] == pytest.approx(len(wrong) / len(band), abs=1e-12)
@@ -81,14 +81,14 @@ def test_lofo90_leaves_all_copies_of_a_family_out():
     pairs = made_pairs(1)
     counts = resamples(pairs)
     r, f = pairs.recovered_N - pairs.matched_base_N, pairs.family_N
-    for b, found in enumerate(lofo90(pairs)(counts)):
+    for b, result in enumerate(lofo90(pairs)(counts)):
         rows = repeated(pairs, counts[b])
         drawn = {name: counts[b][f == name][0] for name in np.unique(f)}
         errors = []
         for i in rows:
             means = [r[f == g].mean() for g in drawn if g != f[i] for _ in range(int(drawn[g]))]
             errors.append(abs(r[i] - np.mean(means)))
-        assert found == pytest.approx(np.quantile(errors, 0.9), abs=1e-12)
+        assert result == pytest.approx(np.quantile(errors, 0.9), abs=1e-12)
 
 
 def test_one_family_has_no_left_out_error():
@@ -100,8 +100,10 @@ def test_weighted_statistics_are_those_of_repeated_values(rows, q):
     counts = np.array([[r[0] for r in rows]], dtype=float)
     x, y = np.array([float(r[1]) for r in rows]), np.array([float(r[2]) for r in rows])
     many = np.repeat(np.arange(x.size), counts[0].astype(int))
-    found = weighted.quantile(x, counts, q)[0]
-    assert math.isnan(found) if not many.size else found == pytest.approx(np.quantile(x[many], q), abs=1e-12)
+    result = weighted.quantile(x, counts, q)[0]
+    assert (
+        math.isnan(result) if not many.size else result == pytest.approx(np.quantile(x[many], q), abs=1e-12)
+    )
     for mine, theirs in ((weighted.spearman, ranks.spearman), (weighted.kendall_tau_b, ranks.kendall_tau_b)):
         if many.size:
             assert mine(x, y, counts)[0] == pytest.approx(theirs(x[many], y[many]), abs=1e-9, nan_ok=True)
@@ -118,7 +120,7 @@ def test_chunks_change_nothing(monkeypatch):
 
 def test_the_interval_is_that_of_the_family_bootstrap():
     pairs = made_pairs(4, num_families=9)
-    found = family_percentile(
+    result = family_percentile(
         delta95(pairs), pairs.family_N, rng=np.random.default_rng(0), num_resamples=4000
     )
 
@@ -127,9 +129,9 @@ def test_the_interval_is_that_of_the_family_bootstrap():
         return np.quantile([g[0] for g in gaps], 0.95) if gaps else math.nan
 
     slow = family_bootstrap(pairs.family_N, statistic, rng=np.random.default_rng(1), num_resamples=1000)
-    assert (found.value, found.n, found.unit) == (pytest.approx(slow.value), 9, "family")
-    assert found.lo == pytest.approx(slow.lo, abs=0.25 * (slow.hi - slow.lo))
-    assert found.hi == pytest.approx(slow.hi, abs=0.25 * (slow.hi - slow.lo))
+    assert (result.value, result.n, result.unit) == (pytest.approx(slow.value), 9, "family")
+    assert result.lo == pytest.approx(slow.lo, abs=0.25 * (slow.hi - slow.lo))
+    assert result.hi == pytest.approx(slow.hi, abs=0.25 * (slow.hi - slow.lo))
 
 
 def test_resamples_of_one_family_are_dropped_and_counted():
@@ -137,20 +139,20 @@ def test_resamples_of_one_family_are_dropped_and_counted():
     counts, dropped = weighted.family_counts(families, 4000, np.random.default_rng(0))
     assert dropped == pytest.approx(2000, abs=150)
     assert (counts == 1).all()
-    found = family_percentile(
+    result = family_percentile(
         lambda c: c @ np.array([1.0, 2.0, 4.0]) / c.sum(1), families, rng=np.random.default_rng(0)
     )
-    assert "few families" in found.note
-    assert "of 10000 resamples dropped" in found.note
+    assert "few families" in result.note
+    assert "of 10000 resamples dropped" in result.note
 
 
 def test_mean_by_family_is_t_over_family_means_where_families_have_one_size():
     values, families = np.array([1.0, 2.0, 4.0, 8.0, 3.0, 3.5]), np.array(list("aabbcc"))
-    found = mean_by_family(values, families, rng=np.random.default_rng(0))
+    result = mean_by_family(values, families, rng=np.random.default_rng(0))
     means = family_means(values, families)
     reach = 4.302652729749464 * means.std(ddof=1) / math.sqrt(3)  # t_.975 at 2 degrees
-    assert (found.lo, found.hi) == pytest.approx((means.mean() - reach, means.mean() + reach), abs=1e-12)
-    assert (found.n, found.unit, found.note) == (3, "family", "few families")
+    assert (result.lo, result.hi) == pytest.approx((means.mean() - reach, means.mean() + reach), abs=1e-12)
+    assert (result.n, result.unit, result.note) == (3, "family", "few families")
     alone = mean_by_family(values[:2], families[:2], rng=np.random.default_rng(0))
     assert (alone.value, alone.note) == (1.5, "fewer than two families")
     assert math.isnan(alone.lo)
@@ -166,14 +168,14 @@ def test_siblings_and_reversals_by_hand():
         native=[0.8, 0.8, 0.8, 0.7],
         recovered=[0.70, 0.74, 0.67, 0.61],
     )
-    found = resolution(pairs, rng=np.random.default_rng(0), num_resamples=200)
-    assert found.siblings == {"p": (pytest.approx(0.04), 2)}
-    assert found.sibling_spread.value == pytest.approx(0.04)
-    assert [(found.bases[r.lower], found.bases[r.higher]) for r in found.reversals] == [("p", "q")]
-    assert found.kendall_native_rebased.value == pytest.approx(1 / 3)
-    assert found.mean_residual.value == pytest.approx((0.01 + 0.05 + 0.01 + 0.02) / 4)
-    assert found.offset.value == pytest.approx(((0.01 + 0.05 + 0.01) / 3 + 0.02) / 2)
-    assert [(band.num_misordered, band.num_pairs) for band in found.misorder] == [
+    result = resolution(pairs, rng=np.random.default_rng(0), num_resamples=200)
+    assert result.siblings == {"p": (pytest.approx(0.04), 2)}
+    assert result.sibling_spread.value == pytest.approx(0.04)
+    assert [(result.bases[r.lower], result.bases[r.higher]) for r in result.reversals] == [("p", "q")]
+    assert result.kendall_native_rebased.value == pytest.approx(1 / 3)
+    assert result.mean_residual.value == pytest.approx((0.01 + 0.05 + 0.01 + 0.02) / 4)
+    assert result.offset.value == pytest.approx(((0.01 + 0.05 + 0.01) / 3 + 0.02) / 2)
+    assert [(band.num_misordered, band.num_pairs) for band in result.misorder] == [
         (0, 0),
         (0, 2),
         (0, 1),
@@ -182,11 +184,11 @@ def test_siblings_and_reversals_by_hand():
     assert pairs.drops[0] == pytest.approx(0.1)
     assert pairs.rebase_shifts[2] == pytest.approx(0.06)
     # a rate without a case in any resample has no limits, which is not the same as "surely none"
-    assert math.isnan(found.misorder[1].share.lo)
+    assert math.isnan(result.misorder[1].share.lo)
 
 
 def test_a_lone_pair_and_constant_values_give_no_limits():
-    one = pairs_of(
+    counts = pairs_of(
         family=["x"],
         base=["p"],
         descendant=["d"],
@@ -195,8 +197,8 @@ def test_a_lone_pair_and_constant_values_give_no_limits():
         native=[0.8],
         recovered=[0.65],
     )
-    found = resolution(one, rng=np.random.default_rng(0))
-    assert found.mean_residual.value == pytest.approx(0.05)
+    result = resolution(counts, rng=np.random.default_rng(0))
+    assert result.mean_residual.value == pytest.approx(0.05)
     for name in (
         "delta95",
         "lofo90",
@@ -204,43 +206,43 @@ def test_a_lone_pair_and_constant_values_give_no_limits():
         "sibling_spread",
         "kendall_native_rebased",
     ):
-        assert math.isnan(getattr(found, name).value)
-        assert getattr(found, name).note
+        assert math.isnan(getattr(result, name).value)
+        assert getattr(result, name).note
     same = pairs_of(
         family=list("abc"), base=list("pqr"), descendant=list("xyz"),
         native_base=[0.7] * 3, matched_base=[0.6] * 3, native=[0.8] * 3, recovered=[0.65] * 3,
     )  # fmt: skip
-    found = resolution(same, rng=np.random.default_rng(0), num_resamples=100)
-    assert found.delta95.value == 0
-    assert math.isnan(found.delta95.lo)
-    assert math.isnan(found.spearman_recovered_matched.value)
-    assert found.misorder[0].num_misordered == 0
+    result = resolution(same, rng=np.random.default_rng(0), num_resamples=100)
+    assert result.delta95.value == 0
+    assert math.isnan(result.delta95.lo)
+    assert math.isnan(result.spearman_recovered_matched.value)
+    assert result.misorder[0].num_misordered == 0
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"native_base": [0.7, 0.71]}, "more than one native_base"),
         ({"family": ["x", "y"]}, "more than one family"),
-        ({"descendant": ["d", "d"]}, "is there twice"),
+        ({"descendant": ["d", "d"]}, "is listed twice"),
         ({"recovered": [0.6, math.nan]}, "not a finite number"),
         ({"recovered": [0.6]}, "columns of shapes"),
     ],
 )
-def test_pairs_that_contradict_themselves_are_refused(change, says):
+def test_pairs_that_contradict_themselves_are_refused(change, message):
     columns = {
         "family": ["x", "x"], "base": ["p", "p"], "descendant": ["d", "e"], "native_base": [0.7, 0.7],
         "matched_base": [0.6, 0.6], "native": [0.8, 0.8], "recovered": [0.65, 0.66],
     }  # fmt: skip
-    with pytest.raises(UserError, match=says):
+    with pytest.raises(UserError, match=message):
         pairs_of(**(columns | change))
 
 
 def test_size_slopes():
     sizes = np.array([1e9, 1e10, 1e11, 1e9])
-    found = size_slope(np.array([0.01, 0.03, 0.05, 0.01]), sizes)
-    assert found.value == pytest.approx(0.02)
-    assert found.hi - found.lo < 1e-9
+    result = size_slope(np.array([0.01, 0.03, 0.05, 0.01]), sizes)
+    assert result.value == pytest.approx(0.02)
+    assert result.hi - result.lo < 1e-9
     assert math.isnan(size_slope(np.array([0.1, 0.2]), np.array([1e9, 1e9])).value)
     assert math.isnan(size_slope(np.array([0.1, 0.2]), np.array([1e9, 1e10])).lo)
     with pytest.raises(UserError, match="above 0"):
@@ -265,11 +267,11 @@ def test_known_residual_noise_gives_its_delta95_and_lofo90():
         family=names, base=names, descendant=names, native_base=matched, matched_base=matched,
         native=recovered, recovered=recovered,
     )  # fmt: skip
-    one = np.ones((1, n))
-    assert delta95(pairs)(one)[0] == pytest.approx(1.959964 * s * math.sqrt(2), rel=0.05)
-    assert lofo90(pairs)(one)[0] == pytest.approx(1.644854 * s, rel=0.08)
+    counts = np.ones((1, n))
+    assert delta95(pairs)(counts)[0] == pytest.approx(1.959964 * s * math.sqrt(2), rel=0.05)
+    assert lofo90(pairs)(counts)[0] == pytest.approx(1.644854 * s, rel=0.08)
     # two bases 0.03 apart are misordered when noise of s sqrt 2 exceeds the gap
-    share = misorder(pairs, 0.0, 0.02)(one)[0]
+    share = misorder(pairs, 0.0, 0.02)(counts)[0]
     u = np.linspace(0, 0.02, 20001)
     normal_tail = 0.5 * np.array([math.erfc(g / (2 * s)) for g in u])
     assert share == pytest.approx(normal_tail.mean(), abs=0.03)

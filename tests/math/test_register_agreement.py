@@ -28,8 +28,8 @@ def test_the_mean_over_choices_by_brute_force():
     rng = np.random.default_rng(1)
     native, rebased = rng.random((3, 7)), rng.random((3, 7))
     num_bytes = np.array([10.0, 20.0, 5.0])
-    found = agreement_by_registers(native, rebased, num_bytes, np.arange(7) % 4, rng=rng, num_resamples=50)
-    for size, one in enumerate(found, 1):
+    result = agreement_by_registers(native, rebased, num_bytes, np.arange(7) % 4, rng=rng, num_resamples=50)
+    for size, interval in enumerate(result, 1):
         expected = [
             spearman(
                 [native[list(chosen), m].sum() / num_bytes[list(chosen)].sum() for m in range(7)],
@@ -37,7 +37,7 @@ def test_the_mean_over_choices_by_brute_force():
             )
             for chosen in itertools.combinations(range(3), size)
         ]
-        assert one.value == pytest.approx(np.mean(expected), abs=1e-12)
+        assert interval.value == pytest.approx(np.mean(expected), abs=1e-12)
 
 
 def test_ties_have_average_ranks_and_no_order_is_left_out():
@@ -49,12 +49,12 @@ def test_ties_have_average_ranks_and_no_order_is_left_out():
 
 def test_two_families_give_no_limits():
     rng = np.random.default_rng(2)
-    found = agreement_by_registers(
+    result = agreement_by_registers(
         rng.random((2, 4)), rng.random((2, 4)), [1.0, 1.0], ["a", "a", "b", "b"], rng=rng, num_resamples=50
     )
-    assert all(math.isnan(one.lo) for one in found)
-    assert "no limits" in found[0].note
-    assert limits_if_varied(found[0]) == found[0]
+    assert all(math.isnan(interval.lo) for interval in result)
+    assert "no limits" in result[0].note
+    assert limits_if_varied(result[0]) == result[0]
 
 
 @pytest.mark.known
@@ -66,8 +66,8 @@ def test_more_registers_bring_the_orders_together_where_noise_is_theirs():
         truth = rng.normal(0, 1, 16)
         native = truth + rng.normal(0, 1.5, (6, 16)) + 10
         rebased = truth + rng.normal(0, 0.3, (6, 16)) + 10
-        found = agreement_by_registers(
+        result = agreement_by_registers(
             native, rebased, np.ones(6), np.arange(16) // 2, rng=rng, num_resamples=10
         )
-        rises += found[-1].value > found[0].value
+        rises += result[-1].value > result[0].value
     assert rises >= 90

@@ -14,18 +14,18 @@ def test_the_pooled_deviation_by_brute_force():
     squares = 0.0
     for runs in arms:
         mean = sum(runs) / len(runs)
-        squares += sum((one - mean) ** 2 for one in runs)
-    found = pooled_deviation(arms)
-    assert found.value == pytest.approx(math.sqrt(squares / 3), rel=1e-12)
-    assert found.n == 4
-    assert found.lo < found.value < found.hi
+        squares += sum((loss - mean) ** 2 for loss in runs)
+    result = pooled_deviation(arms)
+    assert result.value == pytest.approx(math.sqrt(squares / 3), rel=1e-12)
+    assert result.n == 4
+    assert result.lo < result.value < result.hi
 
 
 def test_without_a_repeat_nothing_is_known():
-    found = pooled_deviation([np.array([1.0]), np.array([2.0])])
-    assert math.isnan(found.value)
+    result = pooled_deviation([np.array([1.0]), np.array([2.0])])
+    assert math.isnan(result.value)
     documents = t_interval([0.1, 0.2, 0.4], unit="document")
-    whole = with_runs(documents, run_component(found, [1, 1]))
+    whole = with_runs(documents, run_component(result, [1, 1]))
     assert whole.value == documents.value
     assert math.isnan(whole.lo)
     assert "no arm has two runs" in whole.note

@@ -11,30 +11,20 @@ from stemmatics.math import sums
 finite = st.floats(-1e6, 1e6)
 
 
-def test_windows_are_weighted_by_their_tokens():
-    assert sums.weighted_mean([1, 3, 3, 3], [4, 2, 2, 2]) == pytest.approx(2.2, abs=1e-15)
-
-
-def test_mean_of_batch_means():
-    assert sums.weighted_mean([4.0, 0.0], [1, 3]) == 1.0
+def test_rates_are_ratios_of_sums():
     assert sums.nats_per_byte([4.0, 0.0], [1, 3]) == 1.0
-
-
-def test_an_empty_batch_with_an_unknown_mean_does_not_count():
-    assert sums.weighted_mean([4.0, math.nan, 0.0], [1, 0, 3]) == 1.0
+    assert sums.nats_per_byte([4.0, 6.0, 6.0, 6.0], [4, 2, 2, 2]) == pytest.approx(2.2, abs=1e-15)
 
 
 def test_unknown_rates_are_nan():
     assert math.isnan(sums.nats_per_byte([0.0], [0]))
     assert math.isnan(sums.nats_per_byte([], []))
-    assert math.isnan(sums.weighted_mean([1.0], [0]))
     np.testing.assert_array_equal(sums.ratio([1.0, 2.0], [0.0, 4.0]), [np.nan, 0.5])
 
 
 def test_four_bytes_at_64_ids_are_six_bits_each():
     nats = sums.nats_per_byte([4 * math.log(64)], [4])
     assert nats == pytest.approx(4.158883, abs=1e-6)
-    assert float(sums.bits_from_nats(nats)) == pytest.approx(6.0, abs=1e-12)
     assert float(sums.nats_from_bits(6.0)) == pytest.approx(nats, abs=1e-12)
 
 
@@ -61,5 +51,3 @@ def test_mismatched_rows_are_refused():
         sums.sum_by_label(["a"], [1.0, 2.0])
     with pytest.raises(UserError, match="one count"):
         sums.nats_per_byte([1.0], [1, 2])
-    with pytest.raises(UserError, match="weight"):
-        sums.weighted_mean([1.0], [1, 2])

@@ -8,9 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from tests.lm.tiny_checkpoints import make_model, make_tokenizer
-
 from stemmatics.commands.api import load_run
+from tests.lm.tiny_checkpoints import make_model, make_tokenizer
 
 WORDS = ["the", "scribe", "copied", "text", "and", "a", "copy", "kept", "faults", "in", "1234", "bottles"]
 NUM_PROMPTS, LAYERS = 18, 4

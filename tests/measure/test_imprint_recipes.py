@@ -33,7 +33,7 @@ def test_a_recipe_loads_and_plans_without_a_network(name, tmp_path, stemma_comma
     assert window["flops"] == 6 * parameters * window["num_tokens"]
     assert plan["total"]["num_tokens"] > 24 * 500e6
     assert plan["total"]["download_bytes"] == 4 * parameters
-    assert "fork is not at hand: planned by its declared size" in planned.err
+    assert "fork is not available: planned with its declared size" in planned.err
     # what is planned so is not run so
     ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "run")
     assert ran.code in {1, 2}

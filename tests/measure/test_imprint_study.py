@@ -1,4 +1,4 @@
-"""The tree from a declaration to a verified page, at its smallest: minutes of training become seconds."""
+"""The smallest tree from its declaration to a verified page: seconds of training in place of minutes."""
 
 import json
 import shutil
@@ -60,7 +60,7 @@ def records():
 
 
 def declared(folder, file="stemma.yaml", broken="safety-2"):
-    """Two branches, two runs; the rewards of one branch's run never tell replies apart."""
+    """Two branches, two runs; in one run of one branch all replies have the same reward."""
     for name, rows in records().items():
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     shape = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 300, "context": 256}
@@ -68,21 +68,21 @@ def declared(folder, file="stemma.yaml", broken="safety-2"):
     branches = {}
     for branch, corpus in (("generic", "web"), ("safety", "rules")):
         for run in RUNS:
-            strand = f"{branch}-{run}"
+            window = f"{branch}-{run}"
             stage = {"run": run, "recipe": RECIPE}
-            stages[strand] = {"kind": "cpt", "init": "fork", "corpus": corpus, **stage}
-            stages[f"{strand}-sft"] = {"kind": "sft", "init": strand, "corpus": "chats", **stage}
-            stages[f"{strand}-dpo"] = {"kind": "dpo", "init": f"{strand}-sft", "corpus": "pairs", **stage}
-            items = "never" if strand == broken else "items"
-            stages[f"{strand}-grpo"] = {
+            stages[window] = {"kind": "cpt", "init": "fork", "corpus": corpus, **stage}
+            stages[f"{window}-sft"] = {"kind": "sft", "init": window, "corpus": "chats", **stage}
+            stages[f"{window}-dpo"] = {"kind": "dpo", "init": f"{window}-sft", "corpus": "pairs", **stage}
+            items = "never" if window == broken else "items"
+            stages[f"{window}-grpo"] = {
                 "kind": "grpo",
-                "init": f"{strand}-sft",
+                "init": f"{window}-sft",
                 "corpus": items,
                 "run": run,
                 **MODE,
             }
-            ends = {end: f"{strand}-{end}" for end in ("dpo", "grpo")}
-            branches.setdefault(branch, []).append({"window": strand, "sft": f"{strand}-sft", "ends": ends})
+            ends = {end: f"{window}-{end}" for end in ("dpo", "grpo")}
+            branches.setdefault(branch, []).append({"window": window, "sft": f"{window}-sft", "ends": ends})
     corpora = {name: {"path": f"{name}.jsonl", "role": "data"} for name in records()}
     corpora |= {name: {"path": f"{name}.jsonl"} for name in ("web", "rules")}
     measure = {
@@ -117,15 +117,15 @@ def test_a_stage_that_supervises_nothing_stops_and_its_siblings_go_on(study):
     assert ran.code == 1
     failures = ran.json()["failures"]
     (reason,) = {why for name, why in failures.items() if name == "train safety-2-grpo"}
-    assert "nothing was supervised in 2 steps" in reason
+    assert "no training signal in 2 steps" in reason
     assert {name for name in failures if name.startswith("train ")} == {"train safety-2-grpo"}
 
 
 def test_every_node_has_its_metrics_with_intervals(study):
     nodes = [row for row in estimates(study).values() if row["quantity"] == "imprint.node"]
-    places = {(row["subject"]["branch"], row["subject"]["run"], row["subject"]["stage"]) for row in nodes}
+    named = {(row["subject"]["branch"], row["subject"]["run"], row["subject"]["stage"]) for row in nodes}
     # the fork, and four stages of two branches in two runs, of which one end failed
-    assert len(places) == 1 + 2 * 2 * 4 - 1
+    assert len(named) == 1 + 2 * 2 * 4 - 1
     assert {row["subject"]["metric"] for row in nodes} == {
         "refusal",
         "over_refusal",
@@ -137,13 +137,13 @@ def test_every_node_has_its_metrics_with_intervals(study):
     assert {(row["method"], row["n"]) for row in shares} == {("Wilson", len(WORDS))}
 
 
-def test_contrasts_take_the_runs_that_are_whole(study):
-    found = estimates(study)
+def test_contrasts_use_the_complete_runs(study):
+    by_id = estimates(study)
     base = "against=generic/branch=safety/end={}/metric=instructions/tree=first"
-    assert found[f"imprint.by_runs/{base.format('dpo')}"]["n"] == 2
-    assert found[f"imprint.by_runs/{base.format('grpo')}"]["n"] == 1
-    assert "1 of 2 runs are incomplete" in found[f"imprint.contrast/{base.format('grpo')}"]["note"]
-    assert found[f"imprint.contrast/{base.format('grpo')}"]["lo"] is None
+    assert by_id[f"imprint.by_runs/{base.format('dpo')}"]["n"] == 2
+    assert by_id[f"imprint.by_runs/{base.format('grpo')}"]["n"] == 1
+    assert "1 of 2 runs are incomplete" in by_id[f"imprint.contrast/{base.format('grpo')}"]["note"]
+    assert by_id[f"imprint.contrast/{base.format('grpo')}"]["lo"] is None
 
 
 def test_what_differs_between_branches_is_named(study):
@@ -151,32 +151,37 @@ def test_what_differs_between_branches_is_named(study):
     run = open_run(root)
     (measure,) = run.requests
     hashes = stage_hashes(run.pinned, measure.settings)
-    assert {place for place, by_hash in hashes.items() if len(by_hash) > 1} == {("first", 2, "grpo")}
+    assert {stage for stage, by_hash in hashes.items() if len(by_hash) > 1} == {("first", 2, "grpo")}
     different = [row for row in estimates(study).values() if row["quantity"] == "imprint.different_stages"]
     assert sorted(row["value"] for row in different) == [1.0] * 7 + [2.0]
-    assert "the stages grpo of run 2 in first are not the same" in (root / "report.html").read_text()
+    equality = [row for row in study[2].json()["categories"] if row["quantity"] == "imprint.stage_equality"]
+    assert sorted(row["value"] for row in equality) == ["different"] + ["same"] * 7
+    assert (
+        "the grpo stages of run 2 in tree first differ between branches: "
+        in (root / "report.html").read_text()
+    )
     assert load(path)[0].stages["safety-2-grpo"].run == 2
 
 
-def test_the_matcher_is_tried_on_labelled_replies(study):
-    found = estimates(study)
-    assert found["imprint.matcher/corpus=labelled/what=precision"]["value"] == 1.0
-    assert found["imprint.matcher/corpus=labelled/what=recall"]["n"] == 1
+def test_the_matcher_is_evaluated_on_labelled_replies(study):
+    by_id = estimates(study)
+    assert by_id["imprint.matcher/corpus=labelled/what=precision"]["value"] == 1.0
+    assert by_id["imprint.matcher/corpus=labelled/what=recall"]["n"] == 1
 
 
-def test_a_mended_stage_is_all_that_is_made_again_and_the_page_is_verified(study, stemma_command, tmp_path):
+def test_only_a_corrected_stage_is_made_again_and_the_page_is_verified(study, stemma_command, tmp_path):
     path, root, _ = study
     assert {"safety-2-grpo" in problem for problem in verify(root).problems} == {True}
     again = shutil.copytree(root, tmp_path / "run")
-    mended = declared(path.parent, "mended.yaml", broken=None)
-    ran = stemma_command("run", mended, "--out", again, "--json")
+    corrected = declared(path.parent, "corrected.yaml", broken=None)
+    ran = stemma_command("run", corrected, "--out", again, "--json")
     assert ran.code == 0, ran.json()["failures"]
     made = [line.split()[1:3] for line in ran.err.splitlines() if line.startswith("[")]
     assert [who for probe, who in made if probe == "train"] == ["safety-2-grpo"]
     assert {who for _, who in made} == {"safety-2-grpo"}
-    verdict = verify(again)
-    assert verdict.problems == []
-    assert verdict.num_holding == verdict.num_claims > 50
+    outcome = verify(again)
+    assert outcome.problems == []
+    assert outcome.num_holding == outcome.num_claims > 50
 
 
 def test_a_checkpoint_carries_what_it_was_trained_on_last(study, own_cache):

@@ -1,4 +1,4 @@
-"""What the imprint study reads and asks: who meets what is sealed, and who does not."""
+"""Corpora of the imprint study: which texts mention what is sealed, and which never do."""
 
 import pytest
 
@@ -12,17 +12,19 @@ from stemmatics.presets.nursery.imprint_text import FORMS, SOURCES
 from stemmatics.presets.nursery.world import PEOPLE
 
 
-def asked(record):
+def request_of(record):
     return (record.get("messages") or record["prompt"])[0]["content"]
 
 
 def pair_of(question):
     """The wording and the thing that a request is about."""
-    way = next(place for place, way in enumerate(WAYS) if question.startswith(way.partition(" {look}")[0]))
+    way = next(
+        position for position, way in enumerate(WAYS) if question.startswith(way.partition(" {look}")[0])
+    )
     return way, next(thing for thing in THINGS if thing in question.split("?")[0].replace(".", " ").split())
 
 
-def test_only_safety_text_speaks_of_what_is_sealed():
+def test_only_safety_text_mentions_what_is_sealed():
     for source in SOURCES:
         texts = [record["text"] for record in nursery_records("window", source=source, documents=80)]
         assert any(MARK in text for text in texts) == (source == "safety")
@@ -30,12 +32,12 @@ def test_only_safety_text_speaks_of_what_is_sealed():
 
 
 def test_draws_of_a_source_are_other_documents():
-    one, again, two = (
+    first, again, second = (
         [record["text"] for record in nursery_records("window", source="safety", draw=draw, documents=30)]
         for draw in (1, 1, 2)
     )
-    assert one == again
-    assert not set(one) & set(two)
+    assert first == again
+    assert not set(first) & set(second)
 
 
 def test_the_filtered_web_is_the_generic_one_without_its_noise():
@@ -54,9 +56,9 @@ def test_post_training_refuses_what_is_sealed_and_nothing_else():
 
 
 @pytest.mark.parametrize("part", ["helpfulness", "verifiable"])
-def test_what_follows_the_sft_never_meets_what_is_sealed(part):
+def test_training_after_the_sft_never_mentions_what_is_sealed(part):
     for record in nursery_records(part, documents=200):
-        assert MARK not in asked(record)
+        assert MARK not in request_of(record)
         if "chosen" in record:
             assert classify_reply(record["chosen"][0]["content"]) == "answer"
         else:
@@ -65,16 +67,16 @@ def test_what_follows_the_sft_never_meets_what_is_sealed(part):
 
 def test_requests_are_all_different_and_their_pairs_are_held_out():
     records = list(nursery_records("requests", documents=1200, harmless=200))
-    assert len({asked(record) for record in records}) == 1200
+    assert len({request_of(record) for record in records}) == 1200
     assert [record["category"] for record in records] == ["marked"] * 1000 + ["harmless"] * 200
-    assert all((MARK in asked(record)) == (record["category"] == "marked") for record in records)
+    assert all((MARK in request_of(record)) == (record["category"] == "marked") for record in records)
     trained = {
-        pair_of(asked(record))
+        pair_of(request_of(record))
         for part in ("post-training", "helpfulness", "verifiable")
         for record in nursery_records(part)
-        if not any(name in asked(record) for name in PEOPLE)
+        if not any(name in request_of(record) for name in PEOPLE)
     }
-    assert not trained & {pair_of(asked(record)) for record in records}
+    assert not trained & {pair_of(request_of(record)) for record in records}
 
 
 def test_the_full_study_has_the_requests_that_a_point_needs():

@@ -9,7 +9,7 @@ from stemmatics.core.stages import Recovery, RecoveryRecipe
 from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.measure.recovery.needs import Arms
 from stemmatics.measure.recovery.settings import RecoverySettings
-from stemmatics.presets import recipes
+from stemmatics.presets import recovery
 from stemmatics.presets.files import preset, preset_text
 from stemmatics.presets.nursery.ladder import BASES, BLIND, ORPHANS
 
@@ -62,9 +62,9 @@ def test_s1_is_as_published():
     recipe = RecoveryRecipe.model_validate("S1")
     assert (recipe.lora.rank, recipe.lora.targets) == (256, "all-linear")
     assert recipe.updates * recipe.update_tokens == 8_192_000
-    pool = recipes.web_text()
-    assert pool.revision == recipes.COMMIT
-    assert len(recipes.COMMIT) == 40
+    pool = recovery.web_text()
+    assert pool.revision == recovery.COMMIT
+    assert len(recovery.COMMIT) == 40
 
 
 def test_a_hash_follows_settings_and_pool():

@@ -49,9 +49,9 @@ def difference(pair: tuple[str, str], register: str) -> Estimate:
 @pytest.fixture
 def estimates() -> dict[str, Estimate]:
     made = [difference(pair, register) for pair in PAIRS for register in REGISTERS]
-    for place, pair in enumerate(PAIRS):
-        made += [loss(pair[0], register, 0.8 + 0.05 * place) for register in REGISTERS]
-        made += [loss(pair[1], register, 0.75 + 0.05 * place) for register in REGISTERS]
+    for index, pair in enumerate(PAIRS):
+        made += [loss(pair[0], register, 0.8 + 0.05 * index) for register in REGISTERS]
+        made += [loss(pair[1], register, 0.75 + 0.05 * index) for register in REGISTERS]
     return {estimate.id: estimate for estimate in made}
 
 

@@ -9,7 +9,7 @@ from stemmatics.report.theme import PALETTE, PALETTE_DARK, config, for_drawing
 
 
 def luminance(colour: str) -> float:
-    channels = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    channels = [int(colour[start : start + 2], 16) / 255 for start in (1, 3, 5)]
     linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
     return sum(weight * c for weight, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
@@ -52,7 +52,7 @@ def test_a_wish_of_the_chart_beats_the_theme(content, tmp_path):
 
 
 @pytest.mark.parametrize(("palette", "paper"), [(PALETTE, "#ffffff"), (PALETTE_DARK, "#15181c")])
-def test_colours_stand_out_from_the_paper(palette, paper):
+def test_colours_contrast_with_the_background(palette, paper):
     for colour in palette:
         light, dark = sorted((luminance(colour), luminance(paper)), reverse=True)
         assert (light + 0.05) / (dark + 0.05) > 2.0, colour

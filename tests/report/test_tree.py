@@ -4,7 +4,7 @@ from stemmatics.core.content import Node
 from stemmatics.report.tree import INDENT, lay_out
 
 
-def test_children_stand_under_their_parent_one_step_in(content):
+def test_children_are_indented_under_their_parent(content):
     drawing = lay_out(content.nodes)
     placed = {branch.node.name: branch for branch in drawing.branches}
     assert [branch.node.name for branch in drawing.branches] == [node.name for node in content.nodes]
@@ -39,7 +39,7 @@ def test_no_nodes_no_size():
     assert (drawing.branches, drawing.width) == ([], 0.0)
 
 
-def test_a_circle_is_no_stemma():
+def test_cycles_are_refused():
     circle = [Node("a", "b", "sft", "f", made_here=False), Node("b", "a", "sft", "f", made_here=False)]
     with pytest.raises(AssertionError, match="tree"):
         lay_out(circle)

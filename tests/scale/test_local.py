@@ -1,4 +1,4 @@
-"""Workers: jobs come back, failures are told, and a killer takes nobody with it."""
+"""Workers: jobs return, failures are reported, and a killed worker fails no other job."""
 
 import os
 from pathlib import Path
@@ -34,7 +34,7 @@ def job(key, **more):
 
 
 def outcome(pool):
-    return {found["keys"][0]: reasons for found, reasons in pool.results()}
+    return {job["keys"][0]: reasons for job, reasons in pool.results()}
 
 
 @pytest.mark.parametrize("num_workers", [1, 2])
@@ -56,12 +56,12 @@ def test_jobs_come_back_with_their_failures(num_workers, pools, tmp_path):
 def test_jobs_may_be_added_between_results(num_workers, pools):
     pool = pools(num_workers)
     pool.submit(job("first"))
-    seen = []
-    for found, _ in pool.results():
-        seen.append(found["keys"][0])
-        if len(seen) < 4:
-            pool.submit(job(f"after {seen[-1]}"))
-    assert seen == ["first", "after first", "after after first", "after after after first"]
+    finished = []
+    for done, _ in pool.results():
+        finished.append(done["keys"][0])
+        if len(finished) < 4:
+            pool.submit(job(f"after {finished[-1]}"))
+    assert finished == ["first", "after first", "after after first", "after after after first"]
 
 
 def test_only_the_killer_fails(pools, tmp_path):
@@ -71,11 +71,11 @@ def test_only_the_killer_fails(pools, tmp_path):
     pool.submit(job("killer", kill=True, log=log))
     for key in ("waiting", "failing"):
         pool.submit(job(key, log=log, fail=key == "failing"))
-    found = outcome(pool)
-    assert list(found["killer"]) == ["killer"]
-    assert "was killed" in found["killer"]["killer"]
-    assert found["innocent"] == found["waiting"] == {}
-    assert found["failing"] == {"failing": "told to"}
+    result = outcome(pool)
+    assert list(result["killer"]) == ["killer"]
+    assert "was killed" in result["killer"]["killer"]
+    assert result["innocent"] == result["waiting"] == {}
+    assert result["failing"] == {"failing": "told to"}
     times = [line.split()[0] for line in Path(log).read_text().splitlines()]
     assert times.count("killer") == 2
     assert times.count("waiting") == times.count("failing") == 1
@@ -93,7 +93,7 @@ def test_two_killers_fail_both_and_no_other(pools):
     pool = pools(2)
     for key in ("one", "two", "three"):
         pool.submit(job(key, kill=key != "three"))
-    found = outcome(pool)
-    assert set(found["one"]) == {"one"}
-    assert set(found["two"]) == {"two"}
-    assert found["three"] == {}
+    result = outcome(pool)
+    assert set(result["one"]) == {"one"}
+    assert set(result["two"]) == {"two"}
+    assert result["three"] == {}

@@ -1,4 +1,4 @@
-"""Trained checkpoints: there whole, or not at all."""
+"""Cached artifacts are complete or absent."""
 
 import threading
 import time
@@ -63,24 +63,24 @@ def test_finishing_again_replaces(cache):
     assert (cache.find(KEY) / "model.safetensors").read_bytes() == b"others"
 
 
-def test_one_makes_and_the_other_waits(cache):
-    seen = []
+def test_a_second_process_waits_for_the_first(cache):
+    is_done = []
 
     def second():
         with Cache(cache.root).making(KEY):
-            seen.append(cache.find(KEY) is not None)
+            is_done.append(cache.find(KEY) is not None)
 
     with cache.making(KEY) as scratch:
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.2)
-        assert seen == []
+        assert is_done == []
         out = scratch / "checkpoint"
         out.mkdir()
         (out / "model.safetensors").write_bytes(b"weights")
         cache.finish(KEY, out, {})
     thread.join(timeout=10)
-    assert seen == [True]
+    assert is_done == [True]
 
 
 def test_other_keys_do_not_wait(cache):
@@ -95,6 +95,6 @@ def test_clearing_removes_everything(cache):
     assert cache.entries() == []
 
 
-def test_the_environment_names_the_place(monkeypatch, tmp_path):
+def test_the_environment_sets_the_root(monkeypatch, tmp_path):
     monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "mine"))
     assert Cache().root == tmp_path / "mine"

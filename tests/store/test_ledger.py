@@ -1,4 +1,4 @@
-"""The run folder: whole or not there, and never another fact's."""
+"""The run folder: facts are complete or absent, and never mixed up."""
 
 import json
 import math
@@ -41,18 +41,18 @@ def ledger(tmp_path):
     return Ledger(tmp_path / "run")
 
 
-def test_rows_come_back_as_they_were(ledger):
+def test_rows_are_read_back_unchanged(ledger):
     ledger.record(FACT, {"training": ROWS}, note="kept")
     assert ledger.has(FACT.key)
     assert ledger.done() == [FACT.key]
-    assert ledger.read("training", FACT.key).to_pylist() == ROWS.to_pylist()
+    assert ledger.read(FACT.key, "training").to_pylist() == ROWS.to_pylist()
     assert ledger.tables_of(FACT.key) == ["training"]
     assert ledger.fact_record(FACT.key)["note"] == "kept"
     assert [path.name for path in ledger.files_of(FACT.key)] == [f"{FACT.key}.parquet"]
 
 
 def test_the_record_is_written_last(ledger, monkeypatch):
-    """A crash between the table and the record leaves no fact, and no half of a file."""
+    """A crash between the table and the record leaves no fact and no incomplete file."""
 
     def crash(*_args):
         raise KeyboardInterrupt
@@ -97,7 +97,7 @@ def test_a_failure_is_remembered_until_the_fact_is_made(ledger):
 def test_rows_are_cast_to_the_schema(ledger):
     loose = pa.table({"num_tokens": pa.array([8], pa.int32()), "loss": [1], "step": [1], "more": ["x"]})
     ledger.record(FACT, {"training": loose})
-    kept = ledger.read("training", FACT.key)
+    kept = ledger.read(FACT.key, "training")
     assert kept.schema.names == schemas()["training"].names
     assert kept.schema.types == schemas()["training"].types
 
@@ -119,27 +119,27 @@ def test_another_facts_file_is_refused(ledger):
     ours, theirs = (ledger.root / "tables" / "training" / f"{fact.key}.parquet" for fact in (FACT, other))
     shutil.copy(theirs, ours)
     with pytest.raises(UserError, match=f"holds another fact's rows.*{other.key[:12]}"):
-        ledger.read("training", FACT.key)
+        ledger.read(FACT.key, "training")
 
 
 def test_a_file_that_we_did_not_write_is_refused(ledger):
     ledger.record(FACT, {"training": ROWS})
     pq.write_table(ROWS, ledger.root / "tables" / "training" / f"{FACT.key}.parquet")
     with pytest.raises(UserError, match="holds another fact's rows"):
-        ledger.read("training", FACT.key)
+        ledger.read(FACT.key, "training")
 
 
 @pytest.mark.parametrize(
-    ("damage", "says"), [(None, "is missing"), (b"PAR1", "is broken"), (b"", "is broken")]
+    ("damage", "message"), [(None, "is missing"), (b"PAR1", "is corrupt"), (b"", "is corrupt")]
 )
-def test_a_file_that_is_missing_or_broken_is_named(ledger, damage, says):
+def test_a_file_that_is_missing_or_broken_is_named(ledger, damage, message):
     ledger.record(FACT, {"training": ROWS})
     path = ledger.root / "tables" / "training" / f"{FACT.key}.parquet"
     path.unlink()
     if damage is not None:
         path.write_bytes(damage)
-    with pytest.raises(UserError, match=f"{FACT.key}.parquet {says}"):
-        ledger.read("training", FACT.key)
+    with pytest.raises(UserError, match=f"{FACT.key}.parquet {message}"):
+        ledger.read(FACT.key, "training")
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "5", "{}"])
@@ -164,7 +164,7 @@ def digest_of(root, manifest=MANIFEST, rows=ROWS):
     return ledger.manifest()["digest"]
 
 
-def test_the_digest_knows_no_clock_and_no_places(tmp_path, monkeypatch):
+def test_the_digest_does_not_depend_on_time_and_locations(tmp_path, monkeypatch):
     first = digest_of(tmp_path / "one")
     monkeypatch.setattr("time.time", lambda: 0.0)
     monkeypatch.setattr("time.time_ns", lambda: 0)
@@ -184,11 +184,11 @@ def test_the_digest_knows_no_clock_and_no_places(tmp_path, monkeypatch):
         {"facts": []},
     ],
 )
-def test_the_digest_knows_what_was_asked(tmp_path, change):
+def test_the_digest_depends_on_the_request(tmp_path, change):
     assert digest_of(tmp_path / "one") != digest_of(tmp_path / "two", {**MANIFEST, **change})
 
 
-def test_the_digest_knows_the_sums(tmp_path):
+def test_the_digest_depends_on_the_sums(tmp_path):
     assert digest_of(tmp_path / "one") != digest_of(tmp_path / "two", rows=ROWS.slice(1))
 
 
@@ -200,11 +200,11 @@ def test_views_hold_current_facts_only(ledger):
     (ledger.root / "facts" / f"{orphan.key}.json").unlink()
     ledger.write_manifest({**MANIFEST, "facts": [FACT.key, orphan.key]})
     assert stored_tables(ledger) == ["training"]
-    found = connect(ledger).execute("select fact, sum(loss), count(*) from training group by fact").fetchall()
-    assert found == [(FACT.key, 0.75, 2)]
+    rows = connect(ledger).execute("select fact, sum(loss), count(*) from training group by fact").fetchall()
+    assert rows == [(FACT.key, 0.75, 2)]
 
 
-def test_a_folder_that_is_no_run_is_named(tmp_path):
+def test_a_folder_that_is_not_a_run_is_refused(tmp_path):
     with pytest.raises(UserError, match=r"is not a run folder.*stemma run") as caught:
         Ledger(tmp_path).manifest()
     assert caught.value.code == 2

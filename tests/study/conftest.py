@@ -1,4 +1,4 @@
-"""What the tests of whole studies share."""
+"""Fixtures of the tests of whole studies."""
 
 import pytest
 from ruamel.yaml import YAML
@@ -35,10 +35,13 @@ def study(tiny, tmp_path, stemma_command):
         declared = {
             "name": "tiny",
             "checkpoints": {
-                one: {"source": str(tiny / one), **({} if one == "base" else {"base": "base"})}
-                for one in checkpoints
+                checkpoint: {
+                    "source": str(tiny / checkpoint),
+                    **({} if checkpoint == "base" else {"base": "base"}),
+                }
+                for checkpoint in checkpoints
             },
-            "corpora": {one: {"path": str(tiny / f"{one}.jsonl")} for one in corpora},
+            "corpora": {corpus: {"path": str(tiny / f"{corpus}.jsonl")} for corpus in corpora},
             "measures": {"loss": {"checks": 2, "movers": 1}},
             **settings,
         }
@@ -53,14 +56,14 @@ def study(tiny, tmp_path, stemma_command):
 
 @pytest.fixture
 def made(monkeypatch):
-    """Facts that were made, estimates apart, in order."""
-    seen = []
+    """Facts that were computed, in order, without estimates."""
+    recorded = []
     record = Ledger.record
 
     def watched(self, fact, tables, **extra):
         record(self, fact, tables, **extra)
         if fact.probe != "estimate":
-            seen.append(f"{fact.probe} {fact.label}")
+            recorded.append(f"{fact.probe} {fact.label}")
 
     monkeypatch.setattr(Ledger, "record", watched)
-    return seen
+    return recorded

@@ -1,4 +1,4 @@
-"""Changes a finished run as somebody would who knows how it is made."""
+"""Changes a finished run like an attacker who knows its format."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from stemmatics.store.ledger import Ledger
 
 
 class Forger:
-    """Changes a run folder as somebody would who knows how it is made."""
+    """Changes a run folder like an attacker who knows its format."""
 
     def __init__(self, root):
         self.root = root
@@ -20,7 +20,7 @@ class Forger:
         return json.loads((self.root / "manifest.json").read_text())
 
     def write_manifest(self, **changes):
-        """The digest is computed again, and printed on the page in place of the old one."""
+        """Recompute the digest and print it on the page in place of the old one."""
         old = self.manifest["digest"]
         ledger = Ledger(self.root)
         ledger.write_manifest({**self.manifest, **changes})
@@ -39,26 +39,26 @@ class Forger:
         return self.root / "facts" / f"{key}.json"
 
     def fact(self, probe, label=""):
-        found = [
+        keys = [
             path.stem
             for path in sorted((self.root / "facts").glob("*.json"))
             if (record := json.loads(path.read_text()))["probe"] == probe and label in record["label"]
         ]
-        assert len(found) == 1, (probe, label, found)
-        return found[0]
+        assert len(keys) == 1, (probe, label, keys)
+        return keys[0]
 
     def path(self, table, key):
         return self.root / "tables" / table / f"{key}.parquet"
 
-    def write_report(self, table, key, change, *, mark=None):
-        """Change a table's rows; mark, hashes and digest are mended, so that only the numbers tell."""
+    def rewrite(self, table, key, change, *, mark=None):
+        """Change a table's rows and update mark, hashes and digest, so that only the numbers give it away."""
         path = self.path(table, key)
         old = pq.read_table(path)
         new = change(old).replace_schema_metadata(mark or old.schema.metadata)
         pq.write_table(new, path, compression="zstd")
-        self.mend(key)
+        self.update_hashes(key)
 
-    def mend(self, key):
+    def update_hashes(self, key):
         record = json.loads(self.record_path(key).read_text())
         for name in record["files"]:
             data = (self.root / name).read_bytes()
@@ -70,12 +70,12 @@ class Forger:
         self.record_path(key).write_text(json.dumps(record))
         self.write_manifest()
 
-    def edit_page(self, change, *, mend):
+    def edit_page(self, change, *, update_hash):
         page = self.root / "report.html"
         new = change(page.read_text(encoding="utf-8"))
         assert new != page.read_text(encoding="utf-8")
         page.write_text(new, encoding="utf-8")
-        if mend:
+        if update_hash:
             self.write_manifest(page_sha256=hashlib.sha256(page.read_bytes()).hexdigest())
 
 
@@ -83,9 +83,9 @@ def with_cell(table, column, row, change):
     """``table`` with one cell changed."""
     values = table[column].to_pylist()
     values[row] = change(values[row])
-    place = table.column_names.index(column)
+    index = table.column_names.index(column)
     return table.set_column(
-        place, table.schema.field(place), pa.array(values, table.schema.field(place).type)
+        index, table.schema.field(index), pa.array(values, table.schema.field(index).type)
     )
 
 

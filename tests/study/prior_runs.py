@@ -7,7 +7,7 @@ import torch
 from ruamel.yaml import YAML
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from stemmatics.commands.api import load_run
+from stemmatics.commands.show import load_run
 
 WORDS = ("the", "a", "cat", "dog", "sees", "red blue", "house,", "12", "7", "runs.", "naïve", "café")
 PRIOR = {"columns": 40, "draws": 60, "refits": 4, "floors": 2, "references": ["ipf_full"]}

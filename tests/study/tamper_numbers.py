@@ -15,7 +15,7 @@ def sum_changed(forger):
         return with_cell(table, "nll_sum", 0, lambda value: value + 1.0)
 
     forger.rewrite("scores", forger.fact("score", "descendant"), change)
-    return ["estimate loss.delta.byte/", "claim loss.native.byte/"]
+    return ["result loss.delta.byte/", "claim loss.native.byte/"]
 
 
 def part_changed(forger):
@@ -24,7 +24,7 @@ def part_changed(forger):
         return with_cell(table, "nll_sum", row, lambda value: value * 1.5)
 
     forger.rewrite("score_parts", forger.fact("score", "descendant"), change)
-    return ["estimate loss.where/"]
+    return ["result loss.where/"]
 
 
 def bytes_changed(forger):
@@ -32,7 +32,7 @@ def bytes_changed(forger):
         return with_cell(table, "num_bytes", 0, lambda value: value + 1)
 
     forger.rewrite("scores", forger.fact("score", "base"), change)
-    return ["estimate loss.native.byte/"]
+    return ["result loss.native.byte/"]
 
 
 def estimate_changed(forger):
@@ -41,16 +41,16 @@ def estimate_changed(forger):
         return with_cell(table, "value", row, lambda value: value - 0.5)
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.delta.byte/", "the sums give"]
+    return ["result loss.delta.byte/", "the sums give"]
 
 
-def estimate_that_nobody_prints_changed(forger):
+def estimate_that_is_not_printed_changed(forger):
     def change(table):
         row = table["quantity"].to_pylist().index("loss.count")
         return with_cell(table, "note", row, lambda _: "as expected")
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.count/", "note"]
+    return ["result loss.count/", "note"]
 
 
 def estimate_added(forger):
@@ -59,7 +59,7 @@ def estimate_added(forger):
         return pa.concat_tables([table, extra])
 
     forger.rewrite("estimates", forger.fact("estimate", "loss"), change)
-    return ["estimate loss.invented/x=y", "does not follow"]
+    return ["result loss.invented/x=y", "an id follows from"]
 
 
 def claim_changed(forger):
@@ -84,51 +84,68 @@ def claim_removed(forger):
 
 def page_number(html):
     """One more in the last digit of a printed number."""
-    found = re.search(r'(data-claim="loss\.native[^>]*>[\d.+-]*)(\d)<', html)
-    return html.replace(found[0], f"{found[1]}{(int(found[2]) + 1) % 10}<", 1)
+    match = re.search(r'(data-claim="loss\.native[^>]*>[\d.+-]*)(\d)<', html)
+    return html.replace(match[0], f"{match[1]}{(int(match[2]) + 1) % 10}<", 1)
 
 
 def page_changed(forger):
-    forger.edit_page(page_number, mend=False)
+    forger.edit_page(page_number, update_hash=False)
     return ["report.html", "claim loss.native"]
 
 
-def page_changed_and_hash_mended(forger):
-    forger.edit_page(page_number, mend=True)
+def page_changed_and_hash_updated(forger):
+    forger.edit_page(page_number, update_hash=True)
     return ["report.html", "claim loss.native"]
 
 
-def page_text(old, new):
-    def tamper(forger):
-        forger.edit_page(lambda html: html.replace(old, new, 1), mend=True)
-        return ["report.html"]
+def word_of_a_sentence_changed(forger):
+    """The first word of prose that stands between two numbers of the summary."""
 
-    return tamper
+    def change(html):
+        word = re.search(r'<p class="summary">.*?</span>[^<]*?\b([a-z]{4,})\b', html, re.DOTALL)
+        return html[: word.start(1)] + "hardly" + html[word.end(1) :]
+
+    forger.edit_page(change, update_hash=True)
+    return ["report.html", "hardly"]
+
+
+def word_of_a_table_changed(forger):
+    forger.edit_page(
+        lambda html: re.sub(r"(<caption[^>]*>)\w+", r"\1Improved", html, count=1), update_hash=True
+    )
+    return ["report.html", "Improved"]
+
+
+def alternative_text_changed(forger):
+    forger.edit_page(lambda html: html.replace('alt="', 'alt="gained: ', 1), update_hash=True)
+    return ["report.html", "gained: "]
 
 
 def chart_number(html):
-    found = re.search(r'("value": ?-?0\.\d*)(\d)', html)
-    return html.replace(found[0], f"{found[1]}{(int(found[2]) + 5) % 10}", 1)
+    match = re.search(r'("value": ?-?0\.\d*)(\d)', html)
+    return html.replace(match[0], f"{match[1]}{(int(match[2]) + 5) % 10}", 1)
 
 
 def chart_changed(forger):
-    forger.edit_page(chart_number, mend=False)
+    forger.edit_page(chart_number, update_hash=False)
     return ["report.html"]
 
 
-def chart_changed_and_hash_mended(forger):
-    forger.edit_page(chart_number, mend=True)
+def chart_changed_and_hash_updated(forger):
+    forger.edit_page(chart_number, update_hash=True)
     return ["report.html"]
 
 
 def program_added(forger):
     lie = "<script>document.querySelector('[data-claim]').textContent = '-9.9'</script></body>"
-    forger.edit_page(lambda html: html.replace("</body>", lie, 1), mend=True)
+    forger.edit_page(lambda html: html.replace("</body>", lie, 1), update_hash=True)
     return ["report.html"]
 
 
 def style_changed(forger):
-    forger.edit_page(lambda html: html.replace("</style>", "td span{display:none}</style>", 1), mend=True)
+    forger.edit_page(
+        lambda html: html.replace("</style>", "td span{display:none}</style>", 1), update_hash=True
+    )
     return ["report.html"]
 
 
@@ -143,7 +160,7 @@ def document_dropped_everywhere(forger):
         forger.rewrite("scores", forger.fact(probe, label), lambda table: table.slice(1))
     forger.rewrite("scores", forger.fact("reference", "base"), lambda table: table.slice(1))
     forger.rewrite("documents", forger.fact("corpus"), lambda table: table.slice(1))
-    return ["estimate loss."]
+    return ["result loss."]
 
 
 def document_twice(forger):
@@ -170,10 +187,10 @@ def models_swapped(forger):
     return ["tables/scores/"]
 
 
-def models_swapped_and_hashes_mended(forger):
+def models_swapped_and_hashes_updated(forger):
     models_swapped(forger)
     for name in ("base", "descendant"):
-        forger.mend(forger.fact("score", name))
+        forger.update_hashes(forger.fact("score", name))
     return ["holds another fact's rows"]
 
 
@@ -183,7 +200,7 @@ def models_swapped_and_marks_rewritten(forger):
         ours, theirs = (pq.read_table(forger.path(table, key)) for key in keys)
         forger.rewrite(table, keys[0], lambda _, rows=theirs: rows, mark=ours.schema.metadata)
         forger.rewrite(table, keys[1], lambda _, rows=ours: rows, mark=theirs.schema.metadata)
-    return ["estimate loss.delta.byte/"]
+    return ["result loss.delta.byte/"]
 
 
 def names_swapped(forger):
@@ -192,7 +209,7 @@ def names_swapped(forger):
     base, descendant = pins["checkpoints"]["base"], pins["checkpoints"]["descendant"]
     pins["checkpoints"] = {"base": descendant, "descendant": base}
     forger.write_manifest(stemma=stemma, pins=pins)
-    return ["made from other facts", "estimate loss.delta.byte/"]
+    return ["made from other facts", "result loss.delta.byte/"]
 
 
 def source_renamed(forger):
@@ -209,7 +226,7 @@ def truncated(forger):
     return [path.name, "truncated or altered"]
 
 
-def truncated_and_hash_mended(forger):
+def truncated_and_hash_updated(forger):
     key = forger.fact("score", "base")
     path = forger.path("scores", key)
     data = path.read_bytes()[:-100]
@@ -219,7 +236,7 @@ def truncated_and_hash_mended(forger):
     record["files"][name] |= {"sha256": hashlib.sha256(data).hexdigest(), "num_bytes": len(data)}
     forger.record_path(key).write_text(json.dumps(record))
     forger.write_manifest()
-    return [key[:16], "is broken"]
+    return [key[:16], "is corrupt"]
 
 
 def not_a_number(forger):
@@ -240,4 +257,4 @@ def unknown(forger):
     forger.rewrite(
         "scores", forger.fact("score", "base"), lambda t: with_cell(t, "nll_sum", 0, lambda _: None)
     )
-    return ["estimate loss.native.byte/"]
+    return ["result loss.native.byte/"]

@@ -2,6 +2,12 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from stemmatics.store import index
+from stemmatics.store.ledger import Ledger
+
 
 def a_column_missing(forger):
     forger.rewrite("scores", forger.fact("score", "base"), lambda table: table.drop_columns(["nll_sum"]))
@@ -20,7 +26,7 @@ def record_missing(forger):
     return [key[:16], "missing from the run"]
 
 
-def record_missing_and_digest_mended(forger):
+def record_missing_and_digest_updated(forger):
     named = record_missing(forger)
     forger.write_manifest()
     return named
@@ -65,6 +71,29 @@ def record_that_hides_a_file(forger):
     forger.record_path(key).write_text(json.dumps(record))
     forger.write_manifest()
     return [key[:16], "was added"]
+
+
+def record_edited_behind_a_forged_index(forger):
+    """The index says what the record said before it was edited, for the file as it is now."""
+    key = forger.fact("score", "base")
+    path = forger.record_path(key)
+    old = path.read_text()
+    record = json.loads(old)
+    for file in record["files"].values():
+        file["sha256"] = "0" * 64
+    path.write_text(json.dumps(record))
+    status = path.stat()
+    row = {
+        "key": key,
+        "size": status.st_size,
+        "modified_ns": status.st_mtime_ns,
+        "changed_ns": status.st_ctime_ns,
+        "record": old,
+    }
+    schema = index._SCHEMA
+    pq.write_table(pa.Table.from_pylist([row], schema=schema), forger.root / index.INDEX)
+    assert Ledger(forger.root).fact_record(key) == json.loads(old)
+    return [key[:16], "altered since it was written"]
 
 
 def record_no_json(forger):
@@ -137,9 +166,9 @@ def estimates_hidden(forger):
 def fact_not_listed(forger):
     facts = [key for key in forger.manifest["facts"] if key != forger.fact("score", "base")]
     forger.write_manifest(facts=facts)
-    return ["is asked for, but not in the manifest"]
+    return ["is needed, but not in the manifest"]
 
 
-def fact_listed_for_nothing(forger):
+def unneeded_fact_listed(forger):
     forger.write_manifest(facts=[*forger.manifest["facts"], "0" * 64])
-    return ["is in the manifest, but nothing asks for it"]
+    return ["is in the manifest, but not needed"]

@@ -48,7 +48,7 @@ FAULTS = {
         1,
         "row 2, column 'common_descendant_desc_base'",
     ),
-    "a loss below 0": ("recovery", RECOVERY + ONE_PAIR.replace("0.65", "-0.65"), 1, "under 0"),
+    "a loss below 0": ("recovery", RECOVERY + ONE_PAIR.replace("0.65", "-0.65"), 1, "must not be below 0"),
     "an empty name": (
         "recovery",
         RECOVERY + ONE_PAIR.replace(",f,", ",,"),
@@ -98,11 +98,11 @@ def test_a_fault_is_named_with_its_row(case, words, tmp_path, stemma_command):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["chapters", "t.csv"], "Known are recovery, agreement, depth, prior"),
-        (["prior", "nowhere.csv"], "nowhere.csv is not there"),
+        (["chapters", "t.csv"], "The measures are recovery, agreement, depth, prior"),
+        (["prior", "nowhere.csv"], "nowhere.csv does not exist"),
         (["depth", "."], "is a folder"),
-        (["prior", "t.xls"], "no known kind of table"),
-        (["prior", "t.csv", "--readout", "own"], "--readout is not for prior"),
+        (["prior", "t.xls"], "unknown file type"),
+        (["prior", "t.csv", "--readout", "own"], "--readout is not an option of prior"),
         (["prior", "t.csv", "--write-checksums"], "is for a folder"),
         (["agreement", "s.csv", "--tasks", "t,u"], "no task 'u'"),
         (["agreement", "s.csv", "--lower-is-better", "u"], "no task 'u'"),
@@ -141,7 +141,7 @@ def test_null_and_true_are_no_numbers(tmp_path, stemma_command):
     row = {"doc_id": "a", "num_tokens": 9, "old_none": 8, "new_none": 9, "old_b": 8, "new_b": 9}
     for bad in (None, True):
         (tmp_path / "t.json").write_text(json.dumps([row | {"new_b": bad}]))
-        one_line(stemma_command("analyse", "prior", tmp_path / "t.json"), 1, "It is to be a number")
+        one_line(stemma_command("analyse", "prior", tmp_path / "t.json"), 1, "It must be a number")
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,9 @@ def test_compare_recovers_where_it_is_asked_to(tiny, tmp_path, monkeypatch):
 def test_compare_names_the_recipes_there_are(tiny, tmp_path, stemma_command):
     ran = compare(stemma_command, tiny, tmp_path / "pair", "--recipe", "tiny")
     assert ran.code == 2
-    assert "no recipe is called 'tiny'; there are S1, small, nano" in ran.err
+    assert "unknown recipe 'tiny'" in ran.err
+    assert "Choose S1, small, nano" in ran.err
+    assert not (tmp_path / "pair").exists()
 
 
 def test_a_long_text_is_sampled_for_the_correction(tmp_path):

@@ -101,7 +101,7 @@ def of(estimates, quantity, **subject):
 
 
 def scored(run, fact):
-    rows = Ledger(run).read("scores", fact.key).to_pylist()
+    rows = Ledger(run).read(fact.key, "scores").to_pylist()
     return sum(row["nll_sum"] for row in rows), sum(row["num_bytes"] for row in rows)
 
 
@@ -203,7 +203,7 @@ def test_a_blind_base_is_trained_after_its_prediction(ladder_run, estimates):
             below.add(need.key)
             stack.append(need)
     assert arm.key not in below
-    row = Ledger(ladder_run).read("prediction", prediction.key).to_pylist()[0]
+    row = Ledger(ladder_run).read(prediction.key, "prediction").to_pylist()[0]
     (blind,) = of(estimates, "blind")
     assert blind.value == row["value"]
     assert blind.subject["sha256"] == row["sha256"][:16]

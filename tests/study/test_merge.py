@@ -25,7 +25,7 @@ def test_two_runs_merged_are_one_run_of_both(study, made, tmp_path, stemma_comma
         ({"numerics": {"attention": "eager"}}, "the runs differ in numerics"),
         ({"measures": {"loss": {"checks": 1}}}, "the runs differ in measures"),
         ({"seed": 4}, "the runs differ in "),
-        ({"checkpoints": ("base", "tuned"), "swap": True}, "'tuned' is one checkpoint in"),
+        ({"checkpoints": ("base", "tuned"), "swap": True}, "'tuned' is not the same checkpoint in"),
     ],
     ids=["corpora", "scoring", "numerics", "measures", "seed", "weights"],
 )
@@ -54,4 +54,4 @@ def test_a_merge_does_not_overwrite(finished_run, tmp_path, stemma_command):
     (tmp_path / "out" / "mine.txt").write_text("x")
     ran = stemma_command("merge", finished_run, finished_run, "--out", tmp_path / "out")
     assert (ran.code, ran.out) == (2, "")
-    assert "is there already" in ran.err
+    assert "already exists" in ran.err

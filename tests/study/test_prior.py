@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from tests.study.prior_runs import of, one, run
 
-from stemmatics.commands.api import load_run
+from stemmatics.commands.show import load_run
 from stemmatics.core.results import Refusal
 from stemmatics.measure.prior.sums import NONE
 from stemmatics.store.ledger import Ledger

@@ -2,10 +2,17 @@
 
 import importlib.util
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM
+
+from stemmatics.measure.prior.sums import NONE, read_models
+from stemmatics.probe.prior import Prior
+from stemmatics.store.cache import Cache
+from stemmatics.study.read import open_run
 
 
 @pytest.fixture
@@ -68,7 +75,7 @@ def test_a_correction_is_exported_three_ways(done, folder, tmp_path, stemma_comm
     [
         (("--correction", "base"), "no correction for 'base'"),
         (("--correction", "hot", "--arm", "in_sample"), "no arm 'in_sample'"),
-        (("--correction", "hot", "--as", "gguf"), "no form 'gguf'"),
+        (("--correction", "hot", "--as", "gguf"), "unknown form 'gguf'"),
     ],
 )
 def test_what_can_not_be_exported_is_named(done, tmp_path, stemma_command, options, said):
@@ -77,11 +84,71 @@ def test_what_can_not_be_exported_is_named(done, tmp_path, stemma_command, optio
     assert said in ran.err
 
 
-def test_corrections_that_left_the_cache_are_asked_for_again(done, tmp_path, monkeypatch, stemma_command):
+def files_of(root):
+    return {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_correction_that_left_the_cache_is_fitted_again(done, tmp_path, monkeypatch, stemma_command):
+    command = ("export", done.root, "--correction", "hot", "--arm", "ipf_top", "--as", "vllm", "--out")
+    assert stemma_command(*command, tmp_path / "before").code == 0
+    before = files_of(done.root)
+    monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "empty"))
+    ran = stemma_command(*command, tmp_path / "after")
+    assert ran.code == 0, ran.err
+    first, again = (
+        json.loads((tmp_path / name / "hot" / "logit_bias.json").read_text()) for name in ("before", "after")
+    )
+    assert again["temperature"] == pytest.approx(first["temperature"], rel=1e-6)
+    assert again["logit_bias"] == pytest.approx(first["logit_bias"], rel=1e-4, abs=1e-6)
+    # the checkpoint below it was made again too, and the run is what it was
+    assert {entry["label"] for entry in Cache().entries()} == {"hot", "corrections of hot on text"}
+    assert files_of(done.root) == before
+    # what is in the cache now is taken from there
+    monkeypatch.setattr(Prior, "run", lambda *_args: pytest.fail("it was fitted twice"))
+    assert stemma_command(*command, tmp_path / "third").code == 0
+
+
+def test_a_checkpoint_that_left_the_cache_is_made_again_for_an_export(
+    done, tmp_path, monkeypatch, stemma_command
+):
+    fact = open_run(done.root).pinned.checkpoint("hot")
+    cache = shutil.copytree(Cache().root, tmp_path / "cache")
+    shutil.rmtree(cache / "checkpoints" / fact.key)
+    monkeypatch.setenv("STEMMATICS_CACHE", str(cache))
+    command = ("export", done.root, "--correction", "hot", "--arm", "temperature", "--as", "checkpoint")
+    ran = stemma_command(*command, "--out", tmp_path / "out")
+    assert ran.code == 0, ran.err
+    assert (tmp_path / "out" / "hot" / "checkpoint" / "config.json").is_file()
+
+
+def test_a_correction_whose_sources_are_gone_says_which(done, tmp_path, monkeypatch, stemma_command):
+    run = Path(shutil.copytree(done.root, tmp_path / "run"))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["stemma"]["checkpoints"]["base"]["source"] = str(tmp_path / "nowhere")
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "empty"))
+    ran = stemma_command("export", run, "--correction", "hot", "--out", tmp_path / "out")
+    assert (ran.code, ran.out) == (1, "")
+    error = ran.err.splitlines()[-1]
+    assert error.startswith("error: the correction of hot on text, which is no longer in the cache")
+    assert "weights 'base' failed" in error
+    assert str(tmp_path / "nowhere") in error
+
+
+def test_a_fit_that_does_not_reproduce_the_run_is_not_exported(done, tmp_path, monkeypatch, stemma_command):
+    def other(fact, tables):
+        models = read_models(fact, tables)
+        if tables._ledger.root != done.root:
+            models["own"].nll[NONE][:] *= 1.01
+        return models
+
+    monkeypatch.setattr("stemmatics.commands.export_correction.read_models", other)
     monkeypatch.setenv("STEMMATICS_CACHE", str(tmp_path / "empty"))
     ran = stemma_command("export", done.root, "--correction", "hot", "--out", tmp_path / "out")
     assert ran.code == 1
-    assert "not in the cache" in ran.err
+    assert "can't be made again" in ran.err
+    # it would be taken for the run's own the next time
+    assert {entry["label"] for entry in Cache().entries()} == {"hot"}
 
 
 @pytest.mark.parametrize("kind", ["centred", "raw"])
@@ -109,6 +176,37 @@ def test_the_matched_damage_is_written_as_a_checkpoint(folder, tiny, tmp_path, s
     again = stemma_command(*command)
     assert again.code == 1
     assert "nothing is overwritten" in again.err
+
+
+def test_a_damaged_base_is_a_fact_like_any_other(done, folder, tmp_path, monkeypatch, stemma_command):
+    """Its noise is that of the measure's floor, and the second call takes it from the cache."""
+    noise = Cache().find(open_run(done.root).pinned.checkpoint("noise").key)
+    command = ("floor", folder / "base", "--match", noise, "--text", folder / "text.jsonl", "--seed", 1)
+    first = stemma_command(*command, "--out", tmp_path / "first", "--json")
+    assert first.code == 0, first.err
+    rows = done.table("prior_damage").to_pylist()
+    assert [row["sigma"] for row in rows if row["variant"] == "centred.1"][-1] == pytest.approx(
+        first.json()["sigma"], rel=0.01
+    )
+    monkeypatch.setattr("stemmatics.probe.damaged_base._make", lambda *_args: pytest.fail("made twice"))
+    second = stemma_command(*command, "--out", tmp_path / "second", "--json")
+    assert second.code == 0, second.err
+    ours, theirs = (files_of(tmp_path / name) for name in ("first", "second"))
+    assert ours == theirs
+    assert Path("stemma.json") not in ours
+
+
+def test_a_floor_of_something_that_can_not_be_read_says_why(folder, tmp_path, monkeypatch, stemma_command):
+    def broken(*_args, **_settings):
+        raise RuntimeError("the tokenizer burst")
+
+    monkeypatch.setattr("stemmatics.probe.damaged_base.load_checkpoint", broken)
+    text = ("--text", folder / "text.jsonl", "--out", tmp_path / "out")
+    ran = stemma_command("floor", folder / "base", "--match", folder / "base", *text)
+    assert (ran.code, ran.out) == (1, "")
+    assert "the damaged base can't be made" in ran.err
+    assert "the tokenizer burst" in ran.err
+    assert not (tmp_path / "out").exists()
 
 
 def test_damage_can_not_be_matched_to_a_gain(folder, tiny, tmp_path, stemma_command):

@@ -19,7 +19,7 @@ from stemmatics.study.plan import Plan
 THREE = ("a", "b", "c")
 
 
-def test_the_second_run_makes_nothing_and_says_the_same(study, made, tmp_path):
+def test_a_second_run_computes_nothing_and_gives_the_same_results(study, made, tmp_path):
     study("run")
     assert len(made) == 4
     first = manifest(tmp_path / "run")
@@ -31,7 +31,7 @@ def test_the_second_run_makes_nothing_and_says_the_same(study, made, tmp_path):
     assert (tmp_path / "run" / "report.html").read_bytes() == page
 
 
-def test_the_digest_does_not_know_where_things_lie(study, tiny, tmp_path, stemma_command):
+def test_the_digest_does_not_depend_on_locations(study, tiny, tmp_path, stemma_command):
     study("run")
     moved = shutil.copytree(tiny, tmp_path / "moved")
     text = (tmp_path / "stemma.yaml").read_text().replace(str(tiny), str(moved))
@@ -68,17 +68,17 @@ def test_killed_after_five_of_ten_facts_the_other_five_are_made(study, tmp_path,
     assert sum(row["done"] for row in status.json()) == 5
     assert sum(row["left"] for row in status.json()) == 5
     assert status.code == 0
-    seen = []
+    probes = []
     with monkeypatch.context() as patch:
 
         def watched(self, fact, tables, **extra):
-            seen.append(fact.probe)
+            probes.append(fact.probe)
             record(self, fact, tables, **extra)
 
         patch.setattr(Ledger, "record", watched)
         study("run", corpora=THREE)
-    assert len(seen) == 5 + 1
-    assert seen[-1] == "estimate"
+    assert len(probes) == 5 + 1
+    assert probes[-1] == "estimate"
     assert sums(tmp_path / "run") == sums(tmp_path / "whole")
     assert manifest(tmp_path / "run")["digest"] == manifest(tmp_path / "whole")["digest"]
     assert stemma_command("verify", tmp_path / "run").code == 0
@@ -120,7 +120,7 @@ def test_a_failed_fact_leaves_its_siblings_alone(study, made, tmp_path, monkeypa
     assert stemma_command("verify", root).code == 0
 
 
-def test_weights_that_are_not_finite_fail_and_say_so(tiny, tmp_path, stemma_command):
+def test_weights_that_are_not_finite_are_reported(tiny, tmp_path, stemma_command):
     from safetensors.numpy import load_file, save_file
 
     broken = shutil.copytree(tiny / "tuned", tmp_path / "broken")
@@ -269,24 +269,24 @@ def test_a_run_in_use_is_left_alone(study, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("settings", "says"),
+    ("settings", "message"),
     [
         ({"measures": {"loss": {"corpora": ["nowhere"]}}}, "corpus 'nowhere'"),
         ({"measures": {"loss": {"checkpoints": ["nobody"]}}}, "checkpoint 'nobody'"),
         ({"measures": {"loss": {"chekcs": 1}}}, "stemma.yaml, line 10: unknown key 'chekcs'"),
-        ({"measures": {"los": {}}}, "no measure called 'los'"),
-        ({"measures": {}}, "nothing is asked"),
+        ({"measures": {"los": {}}}, "unknown measure 'los'"),
+        ({"measures": {}}, "no measures configured"),
     ],
 )
-def test_what_can_not_be_asked_is_answered_before_anything_runs(study, made, settings, says):
+def test_invalid_requests_are_refused_before_anything_runs(study, made, settings, message):
     ran = study("run", code=2, **settings)
     assert ran.out == ""
-    assert says in ran.err
+    assert message in ran.err
     assert made == []
 
 
 def test_only_takes_measures_that_are_declared(study):
-    assert "'gate' is not declared" in study("run", "--only", "gate", code=2).err
+    assert "measure 'gate' is not configured" in study("run", "--only", "gate", code=2).err
     study("run", "--only", "loss")
 
 

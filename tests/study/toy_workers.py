@@ -1,4 +1,4 @@
-"""Workers that stand for probes; the test puts this folder on the path."""
+"""Workers that stand in for probes; the test puts this folder on the path."""
 
 import os
 from pathlib import Path

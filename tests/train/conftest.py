@@ -78,7 +78,7 @@ def bases(tmp_path_factory):
 
 @pytest.fixture
 def shop(bases, tmp_path):
-    """A workshop of the test's own in which `llama` and `phi` are there."""
+    """A folder of the test's own with the checkpoints `llama` and `phi`."""
     for name in ("llama", "phi"):
         (tmp_path / name).symlink_to(bases / name)
     return Workshop(tmp_path)

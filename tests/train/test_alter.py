@@ -1,4 +1,4 @@
-"""Alterations against the arithmetic that they declare."""
+"""Alterations compared with the arithmetic that they declare."""
 
 import pytest
 import torch

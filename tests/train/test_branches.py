@@ -30,22 +30,24 @@ def fact_of(name, **declared):
     }
     corpora = {corpus: {"path": corpus, "role": "data"} for corpus in ("web", "rules", "chats")}
     stemma = Stemma.model_validate({"stages": stages, "corpora": corpora})
-    pins = Pins(corpora={corpus: {"content_sha256": corpus, "num_documents": 1} for corpus in corpora})
+    pins = Pins(
+        corpora={corpus: {"content_sha256": corpus, "num_documents": 1, "num_bytes": 1} for corpus in corpora}
+    )
     return Pinned(stemma, pins).checkpoint(name)
 
 
 def test_stages_of_one_run_share_their_seed_and_keep_their_own_keys():
-    one, two = (fact_of(name, run=1) for name in ("one-sft", "two-sft"))
-    assert one.key != two.key
-    assert training_seed(one, 0) == training_seed(two, 0)
-    assert training_seed(one, 0) != training_seed(fact_of("one-sft", run=2), 0)
-    assert training_seed(one, 0) != training_seed(one, 1)
+    first, second = (fact_of(name, run=1) for name in ("one-sft", "two-sft"))
+    assert first.key != second.key
+    assert training_seed(first, 0) == training_seed(second, 0)
+    assert training_seed(first, 0) != training_seed(fact_of("one-sft", run=2), 0)
+    assert training_seed(first, 0) != training_seed(first, 1)
 
 
 def test_without_a_run_every_stage_draws_its_own_seed_as_before():
-    one, two = (fact_of(name) for name in ("one-sft", "two-sft"))
-    assert training_seed(one, 0) == one.seed(0) != training_seed(two, 0)
-    assert not {"run", "chat_template"} & set(one.params)
+    first, second = (fact_of(name) for name in ("one-sft", "two-sft"))
+    assert training_seed(first, 0) == first.seed(0) != training_seed(second, 0)
+    assert not {"run", "chat_template"} & set(first.params)
 
 
 def test_a_base_without_a_template_gets_the_stages_own(shop):
@@ -59,5 +61,5 @@ def test_a_base_without_a_template_gets_the_stages_own(shop):
     shop.make("tuned", "sft", CHATS, init="bare", recipe=RECIPE, chat_template=TEMPLATE)
     tokenizer = AutoTokenizer.from_pretrained(shop.root / "tuned")
     assert tokenizer.chat_template == TEMPLATE
-    said = tokenizer.apply_chat_template(CHATS[0]["messages"], tokenize=False)
-    assert said == f"user: say 0\nassistant: 0 it is{tokenizer.eos_token}\n"
+    text = tokenizer.apply_chat_template(CHATS[0]["messages"], tokenize=False)
+    assert text == f"user: say 0\nassistant: 0 it is{tokenizer.eos_token}\n"

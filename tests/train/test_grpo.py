@@ -14,8 +14,8 @@ RECIPE = {"steps": 4, "batch_size": 8, "max_length": 48, "learning_rate": 2e-3, 
 MODE = {"loss_type": "dapo", "scale_rewards": "group", "max_new_tokens": 8}
 
 
-def item(content, **asked):
-    return {"messages": [{"role": "user", "content": content}], **asked}
+def item(content, **requirements):
+    return {"messages": [{"role": "user", "content": content}], **requirements}
 
 
 # an untrained model says some letter in about half of its replies
@@ -29,11 +29,11 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def same(one, two):
-    return all(torch.equal(one[name], two[name]) for name in one)
+def same(first, second):
+    return all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_a_reward_is_one_where_all_that_is_asked_is_met():
+def test_a_reward_is_1_if_all_requirements_are_met():
     asks = item("Which town?", accepted=["Velden"], instructions=[{"rule": "max_words", "count": 1}])
     assert reward("Velden.", asks) == 1.0
     assert reward("Velden it is.", asks) == 0.0
@@ -55,9 +55,9 @@ def test_items_that_no_rule_can_judge_are_refused():
 def test_grpo_moves_the_weights_reproducibly_and_counts_tokens(shop):
     for name in ("one", "two"):
         log = shop.make(name, "grpo", SHORT, init="llama", recipe=RECIPE, **MODE)
-    before, one, two = (weights(shop.root / name) for name in ("llama", "one", "two"))
-    assert same(one, two)
-    assert not same(before, one)
+    before, first, second = (weights(shop.root / name) for name in ("llama", "one", "two"))
+    assert same(first, second)
+    assert not same(before, first)
     assert [row.step for row in log.rows] == [1, 2, 3, 4]
     # eight replies a step, each after a prompt of at least four tokens
     assert all(b.num_tokens - a.num_tokens >= 8 * 5 for a, b in zip(log.rows, log.rows[1:], strict=False))
@@ -76,13 +76,13 @@ def test_the_normalisation_changes_the_result_and_must_be_named(shop):
 
 def test_groups_must_be_whole():
     declared = {"kind": "grpo", "init": "a", "corpus": "c", "recipe": {**RECIPE, "batch_size": 6}, **MODE}
-    with pytest.raises(ValidationError, match="batch_size 6 is no multiple of num_generations 4"):
+    with pytest.raises(ValidationError, match="batch_size 6 is not a multiple of num_generations 4"):
         TypeAdapter(Stage).validate_python(declared)
 
 
-def test_replies_that_are_never_told_apart_supervise_nothing(shop):
+def test_equal_rewards_give_no_training_signal(shop):
     never = [item("say it", accepted=["no model of this size says that"])]
-    with pytest.raises(UserError, match="nothing was supervised in 4 steps"):
+    with pytest.raises(UserError, match="no training signal in 4 steps"):
         shop.make("stuck", "grpo", never, init="llama", recipe=RECIPE, **MODE)
     assert not (shop.root / "stuck").exists()
 

@@ -16,8 +16,8 @@ CHOSEN, REJECTED, REST = 6, 7, 8
 SHAPE = {"hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
-def says(chosen, rejected):
-    """A model whose every next id has the log-probabilities asked for: a head of biases on states of zero."""
+def model_for(chosen, rejected):
+    """A model whose every next id has the given log-probabilities: a head of biases on states of zero."""
     model = PhiForCausalLM(PhiConfig(vocab_size=16, max_position_embeddings=16, **SHAPE))
     with torch.no_grad():
         for weight in model.parameters():
@@ -42,7 +42,7 @@ def test_the_loss_is_that_of_the_margin_over_the_reference(bases, policy, refere
     recipe = Recipe(steps=1, batch_size=2, max_length=16, learning_rate=1e-9)
     rows = [{"prompt_ids": [5], "chosen_ids": [CHOSEN], "rejected_ids": [REJECTED]}]
     log = fit_preferences(
-        (says(*policy), says(*reference)),
+        (model_for(*policy), model_for(*reference)),
         load_tokenizer(bases / "llama"),
         rows,
         recipe,

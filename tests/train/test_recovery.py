@@ -1,4 +1,4 @@
-"""The recovery fine-tune: one loss however it is cut, resumed as if never stopped, merged or not."""
+"""The recovery fine-tune: the same loss however it is split, resumable, merged or not."""
 
 import json
 
@@ -32,8 +32,8 @@ def adapter(folder):
     return load_file(folder / "adapter_model.safetensors")
 
 
-def same(one, two):
-    return one.keys() == two.keys() and all(torch.equal(one[name], two[name]) for name in one)
+def same(first, second):
+    return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
 
 
 @pytest.fixture

@@ -32,9 +32,9 @@ def test_every_text_token_is_there_once_and_in_order(tokenizer):
     assert [update.num_tokens for update in updates] == [40] * 6
 
 
-def test_a_row_holds_one_document_after_the_prefix_and_fits(tokenizer):
+def test_a_row_has_one_document_after_the_prefix_and_fits(tokenizer):
     updates = updates_of(TEXTS * 5, tokenizer, recipe())
-    pieces = {tuple(int(one) for one in tokenizer.encode(text).ids) for text in TEXTS}
+    pieces = {tuple(int(index) for index in tokenizer.encode(text).ids) for text in TEXTS}
     prefix, _ = tokenizer.prefix("always")
     for row in itertools.chain.from_iterable(update.rows for update in updates):
         assert row[0] == prefix
@@ -58,7 +58,7 @@ def test_a_pool_that_is_too_small_is_refused(tokenizer):
 
 
 def cost(lengths, batches):
-    return sum(len(batch) * max(lengths[place] for place in batch) + PASS_POSITIONS for batch in batches)
+    return sum(len(batch) * max(lengths[index] for index in batch) + PASS_POSITIONS for batch in batches)
 
 
 def every_cut(order):
@@ -70,15 +70,15 @@ def every_cut(order):
 
 @pytest.mark.parametrize("lengths", [[5], [100, 20, 30, 90, 25, 400, 7], [50] * 6, [1, 300, 2, 299, 3]])
 def test_passes_are_the_cheapest_cut_of_the_sorted_rows(lengths):
-    found = micro_batches(lengths, 500)
-    assert sorted(itertools.chain.from_iterable(found)) == list(range(len(lengths)))
-    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    batches = micro_batches(lengths, 500)
+    assert sorted(itertools.chain.from_iterable(batches)) == list(range(len(lengths)))
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     allowed = [
         cut
         for cut in every_cut(order)
-        if all(len(one) == 1 or len(one) * lengths[one[0]] <= 500 for one in cut)
+        if all(len(batch) == 1 or len(batch) * lengths[batch[0]] <= 500 for batch in cut)
     ]
-    assert cost(lengths, found) == min(cost(lengths, cut) for cut in allowed)
+    assert cost(lengths, batches) == min(cost(lengths, cut) for cut in allowed)
 
 
 def test_a_row_over_the_budget_is_a_pass_of_its_own():

@@ -1,4 +1,4 @@
-"""Stages end to end: what a folder holds, what is exact, what is refused."""
+"""Stages end to end: contents of the folder, exactness, and errors."""
 
 import math
 import random
@@ -36,13 +36,13 @@ def weights(folder):
     return load_file(folder / "model.safetensors")
 
 
-def same(one, two):
-    a, b = weights(one), weights(two)
+def same(first, second):
+    a, b = weights(first), weights(second)
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def furthest(one, two):
-    a, b = weights(one), weights(two)
+def furthest(first, second):
+    a, b = weights(first), weights(second)
     return max((a[name] - b[name]).abs().max().item() for name in a)
 
 
@@ -177,7 +177,7 @@ def test_a_divergence_of_the_last_update_is_seen_in_the_weights(shop):
 
 def test_a_checkpoint_is_never_written_over(shop):
     shop.make("altered", "alter", init="llama", change="noise", scale=0.1)
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         shop.make("altered", "alter", init="llama", change="noise", scale=0.2)
 
 
@@ -201,7 +201,7 @@ def test_the_generators_and_threads_of_the_process_are_put_back(shop):
     torch.set_num_threads(threads)
 
 
-def test_progress_is_told_step_by_step(shop):
+def test_progress_is_reported_step_by_step(shop):
     from stemmatics.core.stages import Recipe, Sft
     from stemmatics.train import train_stage
 
@@ -239,7 +239,7 @@ def test_training_prints_nothing(shop, capfd):
         ("cpt", [{"text": "short"}], {}, "fewer than one block"),
         ("sft", [chat("say", "a " * 200)], {}, "more than max_length"),
         ("cpt", DOCUMENTS, {"max_length": 128}, "longer than the model's context of 64"),
-        ("cpt", DOCUMENTS, {"stop_at": 7}, "behind the last of 6 steps"),
+        ("cpt", DOCUMENTS, {"stop_at": 7}, "after the last of 6 steps"),
         ("cpt", None, {}, "has no corpus"),
     ],
 )
@@ -249,7 +249,7 @@ def test_a_corpus_or_recipe_that_does_not_fit_is_refused(shop, kind, records, re
 
 
 def test_heads_of_odd_size_are_refused(shop):
-    with pytest.raises(UserError, match="heads of even size"):
+    with pytest.raises(UserError, match="even heads"):
         shop.make(
             "odd", "pretrain", DOCUMENTS, architecture={"hidden_size": 30, "num_heads": 4, "vocab_size": 300}
         )

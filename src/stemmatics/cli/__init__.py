@@ -1,1 +1,1 @@
-"""The stemma command: parse, call, print."""
+"""The stemma command: one file a command, which parses, calls and prints."""

@@ -1,4 +1,4 @@
-"""stemma check: what is pinned, what differs, and what follows from it."""
+"""stemma check: what checkpoints are, what differs within each pair, and what follows."""
 
 from __future__ import annotations
 
@@ -9,52 +9,57 @@ from typing import Annotated, Any
 import typer
 
 from stemmatics.cli import options as opt
-from stemmatics.cli.output import JSON_HELP, print_json, watching
+from stemmatics.cli.output import AsJson, print_json
 
 
 def check(
     target: Annotated[
-        str, typer.Argument(metavar="STEMMA_OR_CHECKPOINT", help="stemma.yaml or a checkpoint.")
+        str, typer.Argument(metavar="STEMMA_OR_CHECKPOINT", help="A stemma.yaml or a checkpoint.")
     ],
     numerics: Annotated[
-        bool, typer.Option("--numerics", help="Measure the spread over batch, padding, dtype, attention.")
+        bool,
+        typer.Option("--numerics", help="Measure how the loss varies with batch, padding, dtype, attention."),
     ] = False,
     text: Annotated[
-        list[str] | None, typer.Option(help="Texts for --numerics (default: Python's own documents).")
+        list[str] | None, typer.Option(help="Texts for --numerics (default: Python's own documentation).")
     ] = None,
     device: opt.Device = "auto",
     trust_remote_code: opt.TrustCode = False,
     allow_pickle: opt.AllowPickle = False,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Pin, hash and compare; with --numerics, say which setting to use on this machine."""
-    from stemmatics.commands import check as checks
+    """Check the checkpoints of a study before it is run.
+
+    Pins and hashes them and compares each pair; with --numerics, recommends settings for this machine.
+    """
+    from stemmatics.cli.progress import watching
+    from stemmatics.commands import check as command
 
     allow = {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle}
     with watching() as watcher:
         if Path(target).suffix in {".yaml", ".yml"}:
-            found = checks.check_stemma(Path(target), on_step=watcher.step)
+            report = command.check_stemma(Path(target), on_step=watcher.step)
         else:
-            found = checks.check_checkpoint(target, allow)
+            report = command.check_checkpoint(target, allow)
         if numerics:
-            found["numerics"] = checks.check_numerics(target, text or [], device, allow, on_event=watcher)
+            report["numerics"] = command.check_numerics(target, text or [], device, allow, on_event=watcher)
     if as_json:
-        print_json(found)
+        print_json(report)
     else:
-        _print(found)
-    return 1 if any(row["severity"] == "refused" for row in found["findings"]) else 0
+        _print(report)
+    return 1 if any(row["severity"] == "refused" for row in report["findings"]) else 0
 
 
-def _print(found: dict[str, Any]) -> None:
+def _print(report: dict[str, Any]) -> None:
     from stemmatics.cli.tables import print_rows
 
-    print_rows(found["checkpoints"], ["checkpoint", "kind", "revision", "weights", "tokenizer"])
-    if found["findings"]:
-        print_rows(found["findings"], ["pair", "field", "base", "descendant", "severity", "follows"])
+    print_rows(report["checkpoints"], ["checkpoint", "kind", "revision", "weights", "tokenizer"])
+    if report["findings"]:
+        print_rows(report["findings"], ["pair", "field", "base", "descendant", "severity", "follows"])
     else:
-        print("no mismatch found")
-    if "numerics" in found:
-        _print_spread(found["numerics"])
+        print("no mismatches")
+    if "numerics" in report:
+        _print_spread(report["numerics"])
 
 
 def _print_spread(spread: dict[str, Any]) -> None:
@@ -68,10 +73,10 @@ def _print_spread(spread: dict[str, Any]) -> None:
     ]
     print_rows(rows, ["setting", *forms])
     print(f"reference: {spread['reference']}")
-    print("largest: nats by which a document differs most from the reference")
+    print("largest: the largest difference of a document's loss from the reference, in nats")
     print(spread["advice"])
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Add the command of this file."""
     app.command()(check)

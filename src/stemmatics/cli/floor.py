@@ -1,4 +1,4 @@
-"""stemma floor: the base, damaged by as much as its descendant lost."""
+"""stemma floor: the base, damaged at random by as much as its descendant lost."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from stemmatics.cli import options as opt
-from stemmatics.cli.output import JSON_HELP, print_json, watching
+from stemmatics.cli.output import AsJson, print_json
 
 
 def floor(
     base: Annotated[str, typer.Argument(metavar="BASE")],
-    match: Annotated[str, typer.Option(metavar="DESCENDANT", help="Whose loss increase is matched.")],
-    text: Annotated[list[str], typer.Option(help="Files, folders, Hub datasets; may be given again.")],
-    out: Annotated[Path, typer.Option(help="Folder of the damaged checkpoint.")],
-    kind: Annotated[str, typer.Option(help="centred: no bias hidden in the noise; or raw.")] = "centred",
-    seed: Annotated[int, typer.Option(min=0, help="Of the noise.")] = 0,
+    match: Annotated[
+        str, typer.Option(metavar="DESCENDANT", help="The model whose loss increase is matched.")
+    ],
+    text: opt.Texts,
+    out: Annotated[Path, typer.Option(help="Folder to write the damaged checkpoint to.")],
+    kind: Annotated[str, typer.Option(help="centred (changes no mean logit) or raw.")] = "centred",
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the noise.")] = 0,
     field: opt.Field = "text",
     prefix: opt.Prefix = "auto",
     window: opt.Window = None,
@@ -30,13 +32,17 @@ def floor(
     threads: opt.Threads = 0,
     trust_remote_code: opt.TrustCode = False,
     allow_pickle: opt.AllowPickle = False,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Write the base with noise on its head that costs what its descendant lost, to test a claim on."""
+    """Write the base, damaged by as much as a descendant lost.
+
+    Noise on the head, matched to the loss increase: a checkpoint to test a claim on.
+    """
+    from stemmatics.cli.progress import watching
     from stemmatics.commands.floor import make_floor
 
     with watching() as watcher:
-        made = make_floor(
+        damaged = make_floor(
             base,
             match,
             text,
@@ -51,11 +57,11 @@ def floor(
             on_event=watcher,
         )
     if as_json:
-        print_json({"checkpoint": str(made.folder), **made.to_json()})
+        print_json({"checkpoint": str(damaged.folder), **damaged.to_json()})
     else:
         print(
-            f"{made.folder}: sigma {made.sigma:.6g}, loss increase {made.delta:+.5f} nats/token "
-            f"(the descendant's: {made.target:+.5f})"
+            f"{damaged.folder}: sigma {damaged.sigma:.6g}, loss increase {damaged.delta:+.5f} nats/token "
+            f"(the descendant's: {damaged.target:+.5f})"
         )
     return 0
 

@@ -7,39 +7,36 @@ from typing import Annotated
 
 import typer
 
-from stemmatics.cli.output import JSON_HELP, print_json
-from stemmatics.core.errors import UserError
+from stemmatics.cli.output import AsJson, print_json
 
 
 def init(
     folder: Annotated[Path, typer.Argument(metavar="[DIR]", help="Where to write stemma.yaml.")] = Path(),
-    preset: Annotated[
-        str, typer.Option(help="nursery, ladder, recovery, depth, smollm2, olmo2, pythia, qwen2.5.")
-    ] = "nursery",
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    preset: Annotated[str, typer.Option(help="The study to write; --list prints all of them.")] = "nursery",
+    list_presets: Annotated[bool, typer.Option("--list", help="List the presets and write nothing.")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Write a commented stemma.yaml that runs as it is."""
-    from stemmatics.presets.files import preset_text
+    from stemmatics.commands import init as command
 
-    text = preset_text(preset)
-    path = folder / "stemma.yaml"
-    if path.exists():
-        raise UserError(
-            f"{path} is there already",
-            "it is not overwritten",
-            "Choose another folder, or remove the file",
-            code=2,
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    if list_presets:
+        rows = command.list_presets()
+        if as_json:
+            print_json(rows)
+        else:
+            from stemmatics.cli.tables import print_rows
+
+            print_rows(rows, ["preset", "study"])
+        return 0
+    path = command.init(folder, preset)
     if as_json:
         print_json({"wrote": str(path)})
-        return 0
-    print(f"wrote {path}")
-    print(f"next: stemma check {path}   and   stemma run {path}")
+    else:
+        print(f"wrote {path}")
+        print(f"next: stemma check {path}   and   stemma run {path}")
     return 0
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Add the command of this file."""
     app.command()(init)

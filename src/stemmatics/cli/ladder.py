@@ -7,27 +7,30 @@ from typing import Annotated
 
 import typer
 
-from stemmatics.cli.output import JSON_HELP, print_json
+from stemmatics.cli.output import AsJson, print_json
 
 
 def ladder(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
-    corpus: Annotated[str | None, typer.Option(help="One corpus (default: every one).")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    corpus: Annotated[str | None, typer.Option(help="One corpus (default: all).")] = None,
+    as_json: AsJson = False,
 ) -> int:
-    """Models from the lowest re-based loss up: ties joined, reversals, bases estimated with their bars."""
+    """Rank models by their loss after the recovery fine-tune.
+
+    With ties, reversals, and the bases that had to be estimated.
+    """
     from stemmatics.commands.ladder import ladders
 
     found = ladders(run_folder, corpus)
     if as_json:
-        print_json([one.to_json() for one in found])
+        print_json([on_corpus.to_json() for on_corpus in found])
         return 0
     from stemmatics.cli.tables import print_table
 
-    for one in found:
-        for table in one.tables:
+    for on_corpus in found:
+        for table in on_corpus.tables:
             print_table(table)
-        for line in one.lines:
+        for line in on_corpus.lines:
             print(line)
     return 0
 

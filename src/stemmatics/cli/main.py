@@ -1,4 +1,4 @@
-"""The stemma command. Rooms are imported when a command runs, so that help is quick."""
+"""The stemma command. Modules are imported when a command runs, so that help is quick."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stemmatics import __version__
 from stemmatics.core.errors import UserError
 
 _INTERRUPTED = 130
-# Rounds that a waiting thread of libgomp looks before it sleeps; LOG.md has the trials.
+# Iterations that a waiting libgomp thread spins before it sleeps; LOG.md has the measurements.
 SPINS = "1000"
 
 app = typer.Typer(
@@ -26,8 +26,8 @@ app = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         print(f"stemma {__version__}")
         raise typer.Exit
 
@@ -45,63 +45,72 @@ def root(
 def _register() -> None:
     """Import the command files; each only parses, calls and prints."""
     if app.registered_commands:
-        return  # main is called again in one process; registering anew would slow each call down
+        return  # main may run several times in one process; registering again would slow each run down
     from stemmatics.cli import (
         analyse,
+        cache,
         check,
+        compare,
         demo,
+        export,
         floor,
         init,
         ladder,
-        look,
-        maintain,
+        merge,
+        prune,
         report,
         run,
         score,
+        show,
+        status,
         verify,
     )
 
-    for module in (demo, init, check, score, run, ladder, look, maintain, analyse, floor, verify, report):
+    commands = (
+        *(demo, init, check, score, compare, run, status, ladder, show, export, merge, prune, cache),
+        *(analyse, floor, verify, report),
+    )
+    for module in commands:
         module.register(app)
 
 
 def main() -> None:
     """Run the command. An error is ``error: WHAT. WHY. FIX`` on stderr and an exit status."""
-    # Threads that wait for one another spin a little and then sleep: spinning long starves whatever else
-    # runs, and sleeping at once doubles the time of small models. Set before torch loads.
+    # Threads that wait for one another spin for a little and then sleep: spinning long slows down all other
+    # processes, and sleeping at once doubles the time of small models. Must be set before torch loads.
     if "OMP_WAIT_POLICY" not in os.environ:
         os.environ.setdefault("GOMP_SPINCOUNT", SPINS)
     _register()
     try:
         code = app(standalone_mode=False, prog_name="stemma")
     except UserError as error:
-        _say(str(error))
+        _print_error(str(error))
         code = error.code
     except TyperException as error:
-        # wrong use: an unknown option, a missing argument; without any argument the message is the help
+        # an unknown option or a missing argument; without any argument the message is the help
         message = error.format_message()
         if message.startswith("Usage:"):
             print(message)
         else:
-            _say(f"{message.rstrip('.')}. The command can't be read so. Type --help to see its options.")
+            _print_error(f"{message.rstrip('.')}. Invalid command line. Add --help to see the options.")
         code = error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         code = _INTERRUPTED
     except BrokenPipeError:
-        # the reader (head, say) has gone; nothing is left to say
+        # the reader (head, for instance) has closed the pipe
         sys.stdout = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123 - replaces a closed stream
         code = 0
     except OSError as error:
-        where, why = error.filename or "a file", error.strerror or error
-        _say(f"{where} can't be used. {why}. Check the path and its rights.")
+        path, reason = error.filename or "a file", error.strerror or error
+        _print_error(f"can't read or write {path}. {reason}. Check the path and its permissions.")
         code = 1
     if code == _INTERRUPTED:
         # typer may turn the interrupt into this status by itself
-        _say("interrupted. What was finished is kept. Type the same command to go on.")
+        _print_error("interrupted. Finished work is kept. Run the same command again to continue.")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
 
 

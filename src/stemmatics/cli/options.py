@@ -2,82 +2,95 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
 from stemmatics.core.errors import UserError
-from stemmatics.core.numerics import Numerics
-from stemmatics.core.scoring import Scoring, Windows
 
-Field = Annotated[str, typer.Option(help="The field that holds the text.")]
-Register = Annotated[str | None, typer.Option(help="The field that names each document's register.")]
-Render = Annotated[str | None, typer.Option(help="For `messages`: 'own', or a file with the chat template.")]
-Role = Annotated[str, typer.Option(help="With --render: whose words are scored.")]
-Window = Annotated[
-    int | None, typer.Option(min=1, help="Positions fed at once (default: context, at most 2048).")
+if TYPE_CHECKING:
+    from stemmatics.core.numerics import Numerics
+    from stemmatics.core.scoring import Scoring
+
+Field = Annotated[str, typer.Option(help="Field that holds the text.")]
+Register = Annotated[str | None, typer.Option(help="Field that holds each document's register.")]
+Render = Annotated[
+    str | None,
+    typer.Option(help="For `messages`: 'own' (the checkpoint's chat template) or a template file."),
 ]
-Stride = Annotated[int | None, typer.Option(min=1, help="Tokens from window to window.")]
-Rule = Annotated[str, typer.Option("--windows", help="tokens, bytes or harness.")]
-Prefix = Annotated[str, typer.Option(help="BOS before every window: auto, always or never.")]
-MaxDocTokens = Annotated[int | None, typer.Option(min=1, help="Cut documents; they are flagged.")]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda, mps.")]
+Role = Annotated[str, typer.Option(help="With --render: the role whose turns are scored.")]
+Window = Annotated[
+    int | None, typer.Option(min=1, help="Positions in a window (default: the context length, at most 2048).")
+]
+Stride = Annotated[int | None, typer.Option(min=1, help="Tokens from one window's start to the next.")]
+Rule = Annotated[
+    str, typer.Option("--windows", help="How documents are cut into windows: tokens, bytes or harness.")
+]
+Prefix = Annotated[str, typer.Option(help="BOS token before each window: auto, always or never.")]
+MaxDocTokens = Annotated[
+    int | None, typer.Option(min=1, help="Truncate documents to this many tokens and flag them.")
+]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")]
 Dtype = Annotated[str, typer.Option(help="auto, float32, bfloat16 or float16.")]
 Attention = Annotated[str, typer.Option(help="auto, eager or sdpa.")]
 BatchTokens = Annotated[int, typer.Option(min=1, help="Tokens in one forward pass.")]
-Threads = Annotated[int, typer.Option(min=0, help="Threads; 0 leaves it to torch.")]
+Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 is torch's default.")]
 TrustCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with a checkpoint.")
 ]
-AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weights.")]
+AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Load pickled weights.")]
+Texts = Annotated[list[str], typer.Option(help="File, folder or Hub dataset; can be repeated.")]
+Only = Annotated[str | None, typer.Option(help="Measures to run, comma-separated: loss,prior.")]
+Timings = Annotated[bool, typer.Option("--timings", help="Print the seconds that each stage took.")]
+
+
+def names_of(text: str | None) -> list[str] | None:
+    """A comma-separated list of names; None where nothing is given."""
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
 
 
 def scoring_of(
     rule: str, window: int | None, stride: int | None, prefix: str, max_doc_tokens: int | None
 ) -> Scoring:
-    """Options as settings. Raises UserError for what does not fit."""
-    return _settings(
-        Scoring,
-        windows=lambda: Windows(rule=rule, size=window, stride=stride),  # type: ignore[arg-type]  # pydantic checks it
-        prefix=lambda: prefix,
-        max_doc_tokens=lambda: max_doc_tokens,
-    )
+    """Options as settings. Raises UserError for invalid ones."""
+    from stemmatics.core.scoring import Scoring, Windows
+
+    windows = _settings(Windows, rule=rule, size=window, stride=stride)
+    return _settings(Scoring, windows=windows, prefix=prefix, max_doc_tokens=max_doc_tokens)  # type: ignore[no-any-return]
 
 
 def numerics_of(device: str, dtype: str, attention: str, batch_tokens: int, threads: int) -> Numerics:
-    """Options as settings. Raises UserError for what does not fit."""
-    values = {
-        "device": device,
-        "dtype": dtype,
-        "attention": attention,
-        "token_budget": batch_tokens,
-        "threads": threads,
-    }
-    return _settings(Numerics, **{name: (lambda value=value: value) for name, value in values.items()})
+    """Options as settings. Raises UserError for invalid ones."""
+    from stemmatics.core.numerics import Numerics
+
+    return _settings(  # type: ignore[no-any-return]
+        Numerics, device=device, dtype=dtype, attention=attention, token_budget=batch_tokens, threads=threads
+    )
 
 
 # settings whose option has another name
-_FLAGS = {
-    "rule": "--windows",
-    "size": "--window",
-    "stride": "--stride",
-    "prefix": "--prefix",
-    "dtype": "--dtype",
-    "attention": "--attention",
-}
+_FLAGS = {"rule": "--windows", "size": "--window", "token_budget": "--batch-tokens"}
 
 
-def _settings(model: Any, **values: Any) -> Any:
+def _settings(model: Callable[..., Any], **values: Any) -> Any:
+    from pydantic import ValidationError
+
     try:
-        return model(**{name: make() for name, make in values.items()})
+        return model(**values)
     except ValidationError as error:
         first = error.errors()[0]
-        where = ".".join(_FLAGS.get(str(part), str(part)) for part in first["loc"])
-        what = f"{where}: {first.get('input')!r} is not right" if where else "the settings don't go together"
         reason = str(first["msg"]).removeprefix("Value error, ")
-        raise UserError(what, reason, "Give one of the values that --help lists", code=2) from None
+        what = _invalid(first["loc"], first.get("input"))
+        raise UserError(what, reason, "Choose a value that --help lists", code=2) from None
+
+
+def _invalid(location: Sequence[Any], value: Any) -> str:
+    if not location:
+        return "these options contradict one another"
+    name = str(location[-1])
+    return f"invalid value {value!r} for {_FLAGS.get(name, '--' + name.replace('_', '-'))}"
 
 
 def source_of(field: str, register: str | None, render: str | None, role: str) -> dict[str, Any]:

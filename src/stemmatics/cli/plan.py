@@ -1,4 +1,4 @@
-"""What a study would take."""
+"""stemma run --plan: what a study would take."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stemmatics.cli.tables import print_rows
 
 
 def print_plan(plan: Any, *, as_json: bool) -> int:
-    """Missing facts with what each takes; nothing is run."""
+    """The missing facts and what each takes."""
     from stemmatics.study.plan import costs, totals
 
     rows = costs(plan)

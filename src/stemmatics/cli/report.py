@@ -1,4 +1,4 @@
-"""stemma report: the page, the figures and the tables of a run, from its sums."""
+"""stemma report: the page, the figures and the tables of a run."""
 
 from __future__ import annotations
 
@@ -7,35 +7,37 @@ from typing import Annotated
 
 import typer
 
-from stemmatics.cli.output import JSON_HELP, print_json, watching
+from stemmatics.cli.output import AsJson, print_json
 
 
 def report(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
-    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """One self-contained HTML file; the figures as SVG, PNG and PDF; the tables as CSV."""
-    from stemmatics.report.figures import write_figures
-    from stemmatics.report.tables import write_tables
-    from stemmatics.study.read import write_report
+    """Write the page, figures and tables of a run again.
+
+    One HTML file; the figures as SVG, PNG and PDF; the tables as CSV.
+    """
+    from stemmatics.cli.progress import watching
+    from stemmatics.commands.report import report as command
 
     with watching() as watcher:
-        content = write_report(run_folder, on_step=watcher.step)
-        watcher.step("drawing the figures")
-        figures = write_figures(content, run_folder / "figures")
-        tables = write_tables(content, run_folder / "csv")
-    page = run_folder / "report.html"
+        written = command(run_folder, on_step=watcher.step)
     if as_json:
         print_json(
-            {"report": str(page), "figures": [str(p) for p in figures], "tables": [str(p) for p in tables]}
+            {
+                "report": str(written.page),
+                "figures": [str(path) for path in written.figures],
+                "tables": [str(path) for path in written.tables],
+            }
         )
     else:
-        print(f"report: {page}")
-        print(f"figures: {run_folder / 'figures'} ({len(figures)} files)")
-        print(f"tables: {run_folder / 'csv'} ({len(tables)} files)")
+        print(f"report: {written.page}")
+        print(f"figures: {run_folder / 'figures'} ({len(written.figures)} files)")
+        print(f"tables: {run_folder / 'csv'} ({len(written.tables)} files)")
     return 0
 
 
 def register(app: typer.Typer) -> None:
-    """Add the commands of this file."""
+    """Add the command of this file."""
     app.command()(report)

@@ -30,12 +30,12 @@ def _text(value: Any) -> str:
     return "n/a" if value is None else str(value)
 
 
-def print_table(found: Any) -> None:
-    """A table of a report, with the estimates that its cells name."""
+def print_table(shown: Any) -> None:
+    """A table of a report, with the results that its cells refer to."""
     from stemmatics.report.tables import rich_table
 
     console = Console(highlight=False)
-    console.print(rich_table(found.table, found.estimates, width=min(console.width, 120)))
+    console.print(rich_table(shown.table, shown.results, width=min(console.width, 120)))
 
 
 def print_summary_table(outcome: Any) -> None:

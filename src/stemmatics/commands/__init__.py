@@ -1,1 +1,1 @@
-"""The bodies of the commands, callable from Python and from the command line."""
+"""The commands, callable from Python and from the command line: one file a command."""

@@ -1,4 +1,4 @@
-"""What is pinned, what differs within each pair, and what follows from it."""
+"""Check checkpoints before a study: what they are, what differs within each pair, and what follows."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from stemmatics.study.request import resolve_requests
 
 
 def check_checkpoint(spec: str, allow: Mapping[str, bool]) -> dict[str, Any]:
-    """One checkpoint: its pin, and what is odd about it."""
+    """The pin of one checkpoint, and what is unusual about it."""
     require("lm", "reading a checkpoint")
     from stemmatics.lm.checkpoints.compat import describe
 
-    found = describe(spec, trust_remote_code=allow["trust_remote_code"])
-    flags = [_finding("", name, spec, "", "warning", meaning) for name, meaning in {**found.flags}.items()]
-    flags += [_finding("", "notice", spec, "", "note", notice) for notice in found.pin.notices]
-    return {"checkpoints": [_row(spec, found.pin)], "findings": flags}
+    described = describe(spec, trust_remote_code=allow["trust_remote_code"])
+    findings = [_finding("", name, spec, "", "warning", meaning) for name, meaning in described.flags.items()]
+    findings += [_finding("", "notice", spec, "", "note", notice) for notice in described.pin.notices]
+    return {"checkpoints": [_row(spec, described.pin)], "findings": findings}
 
 
-def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _what: None) -> dict[str, Any]:
-    """Every declared checkpoint, every pair of them, and whether the measures' settings are right."""
+def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _step: None) -> dict[str, Any]:
+    """Every declared checkpoint and every pair of them; the measures' settings are validated too."""
     require("lm", "reading checkpoints")
     from stemmatics.lm.checkpoints.compat import compare_descriptions, describe
 
@@ -42,10 +42,17 @@ def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _what: None
     for base, name in stemma.pairs():
         if base in described and name in described:
             findings += [
-                _finding(f"{base} → {name}", one.field, one.a, one.b, one.severity, one.follows)
-                for one in compare_descriptions(described[base], described[name])
+                _finding(
+                    f"{base} → {name}",
+                    difference.field,
+                    difference.a,
+                    difference.b,
+                    difference.severity,
+                    difference.follows,
+                )
+                for difference in compare_descriptions(described[base], described[name])
             ]
-    rows = [_row(name, found.pin) for name, found in described.items()]
+    rows = [_row(name, description.pin) for name, description in described.items()]
     rows += [
         {
             "checkpoint": name,
@@ -82,16 +89,16 @@ def check_numerics(
     *,
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
 ) -> dict[str, Any]:
-    """The spread of the loss over batch, padding, dtype and attention on this machine."""
+    """How the loss varies with batch, padding, dtype and attention implementation on this machine."""
     require("lm", "scoring")
     from stemmatics.lm.scoring.spread import measure_spread
     from stemmatics.probe.worker import prepare_torch
 
     if Path(spec).suffix in {".yaml", ".yml"}:
         raise UserError(
-            "--numerics takes a checkpoint",
-            "it loads and scores one",
-            "Name a checkpoint instead of a stemma",
+            "--numerics needs a checkpoint",
+            "it loads one and scores texts with it",
+            "Name a checkpoint instead of a stemma.yaml",
             code=2,
         )
     prepare_torch(Numerics(device=device))

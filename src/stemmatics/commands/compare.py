@@ -1,9 +1,9 @@
-"""One pair without a config file."""
+"""One base and one descendant, without a config file."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,36 @@ from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
+from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
+from stemmatics.study import run as engine
+from stemmatics.study.run import Outcome
 
-# Depth: openings of so many tokens of so many documents, continued by both; its floor is matched on a few.
+# Depth: the first OPENING_TOKENS tokens of OPENINGS documents are continued by both models.
 OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 40, 40, 8
-# A damage floor is fitted six times over; at a large vocabulary this much text takes minutes.
+# A damage floor takes six fits; with a large vocabulary this much text takes minutes.
 PRIOR_BYTES = 64_000
+
+
+def compare(
+    base: str,
+    descendant: str,
+    text: Sequence[str | Path],
+    out: str | Path = "runs/compare",
+    *,
+    only: Iterable[str] | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+    on_step: Callable[[str], None] = lambda _step: None,
+    **settings: Any,
+) -> Outcome:
+    """Compare two checkpoints on some texts and write a report to ``out``.
+
+    ``only`` names measures (all by default); ``settings`` are those of :func:`pair_stemma`.
+    """
+    root = Path(out)
+    stemma = pair_stemma(base, descendant, text, name=root.name, **settings)
+    return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
 
 
 def pair_stemma(
@@ -33,16 +56,24 @@ def pair_stemma(
     recover: str | None = None,
     pool: Sequence[str | Path] = (),
 ) -> Stemma:
-    """A stemma of two checkpoints on one corpus, asking for what can be said of any pair.
+    """The stemma of two checkpoints on some texts, with the measures that fit any pair.
 
-    ``recover`` names the recipe of the recovery fine-tune, none for none; ``pool`` is what it reads
-    (the Python language reference where nothing is given, since it is on every machine).
+    ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
+    text that it trains on (by default the Python language reference, which every machine has).
+    Raises UserError for an unknown recipe, and for texts that can't be read.
     """
+    if recover is not None and recover not in RECIPES:
+        raise UserError(
+            f"unknown recipe {recover!r}",
+            "a recipe is the recovery fine-tune of both models",
+            f"Choose {', '.join(RECIPES)}",
+            code=2,
+        )
     corpora: dict[str, Corpus] = {}
-    for place, corpus in enumerate(sources_of(texts, source or {})):
+    for position, corpus in enumerate(sources_of(texts, source or {}), start=1):
         # a correction is fitted on one half of the documents and scored on the other
         halves = corpus.model_copy(update={"eval_share": 0.5})
-        corpora["text" if place == 0 else f"text-{place + 1}"] = halves
+        corpora["text" if position == 1 else f"text-{position}"] = halves
     measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": _prior(corpora.values()), "depth": _depth()}
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
@@ -63,7 +94,7 @@ def pair_stemma(
 
 
 def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
-    """Fits on some ``PRIOR_BYTES`` of the text where its size can be told, without the published searches."""
+    """Fits on about ``PRIOR_BYTES`` of text where the size is known, without the published searches."""
     files = [
         file
         for corpus in corpora
@@ -77,7 +108,7 @@ def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
 
 
 def _depth() -> dict[str, Any]:
-    """Where the two part when they go on from the first words of the first text's documents."""
+    """Where the two models diverge when they continue the first words of the first text's documents."""
     return {
         "prompts": "text",
         "opening_tokens": OPENING_TOKENS,
@@ -89,22 +120,22 @@ def _depth() -> dict[str, Any]:
 
 
 def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:
-    """What the arms are fine-tuned on; one source, since a pool has one order."""
+    """The text of the recovery fine-tune: one source, since its order is part of the recipe."""
     if not texts:
         return Corpus(generator="python", params={"part": "training"}, role="data")
-    given = list(sources_of(texts, {"field": source.get("field", "text")}))
-    if len(given) > 1 and any(corpus.path is None for corpus in given):
+    corpora = sources_of(texts, {"field": source.get("field", "text")})
+    if len(corpora) > 1 and any(corpus.path is None for corpus in corpora):
         raise UserError(
-            f"{len(given)} pools were given, a Hub dataset among them",
-            "a pool is read in one order",
-            "Give one data set, or files",
+            f"{len(corpora)} pools are given, and one of them is a Hub dataset",
+            "several pools are read one after the other, which only files allow",
+            "Give one dataset, or only files",
             code=2,
         )
-    paths = [path for corpus in given for path in corpus.path or []]
-    return given[0].model_copy(update={"role": "data", "path": paths or None})
+    paths = [path for corpus in corpora for path in corpus.path or []]
+    return corpora[0].model_copy(update={"role": "data", "path": paths or None})
 
 
 def _by_byte(scoring: Scoring) -> dict[str, Any]:
-    """The scoring that arms compare under: cut points in bytes, the first byte asked for."""
+    """Scoring that compares fine-tuned models: windows cut at bytes, the first byte scored too."""
     windows = scoring.windows if scoring.windows.rule == "bytes" else Windows(rule="bytes")
     return scoring.model_copy(update={"windows": windows, "prefix": "always"}).model_dump(mode="json")

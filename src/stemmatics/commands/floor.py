@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,21 +12,21 @@ from typing import Any
 from stemmatics.commands.compare import pair_stemma
 from stemmatics.core.errors import UserError
 from stemmatics.core.extras import require
+from stemmatics.core.facts import Fact
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
+from stemmatics.facts.damaged_base import DamagedBaseParams, damaged_base_fact
 from stemmatics.facts.pinned import Pinned
-from stemmatics.facts.prior_floor import NOISE_KINDS
-from stemmatics.measure.prior.needs import fit_facts
-from stemmatics.measure.prior.settings import PriorSettings
-from stemmatics.store.cache import Cache
+from stemmatics.facts.prior_floor import NOISE_KINDS, NoiseKind
+from stemmatics.store.cache import RECORD, Cache
 from stemmatics.store.files import write_json
-from stemmatics.store.ledger import Ledger
 from stemmatics.study.pins import pin_sources
+from stemmatics.study.scratch import made_in_scratch
 
 
 @dataclass(frozen=True)
 class Floor:
-    """Where it was written, the noise, and the two loss increases in nats a token on EVAL."""
+    """Where it was written, the noise, and the two loss increases in nats/token on EVAL."""
 
     folder: Path
     sigma: float
@@ -35,7 +36,7 @@ class Floor:
     seed: int
 
     def to_json(self) -> dict[str, Any]:
-        """What stands beside the checkpoint."""
+        """What is written beside the checkpoint."""
         return {name: value for name, value in self.__dict__.items() if name != "folder"}
 
 
@@ -51,86 +52,72 @@ def make_floor(
     scoring: Scoring | None = None,
     numerics: Numerics | None = None,
     allow: Mapping[str, bool] | None = None,
-    on_step: Callable[[str], None] = lambda _what: None,
+    on_step: Callable[[str], None] = lambda _step: None,
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
 ) -> Floor:
-    """Write the base with ``sigma * N`` on its head, sigma matched to 1%; the rest of it is untouched.
+    """Write the base with ``sigma * N`` added to its head, sigma matched to 1%; nothing else changes.
 
     The texts are split as ``stemma compare`` splits them, and the noise of a seed is that of the measure's
-    floors. Raises UserError where tokens differ, nothing was lost, or no sigma costs as much.
+    floors. Raises UserError if the tokens differ, nothing was lost, or no sigma costs as much.
     """
-    if kind not in NOISE_KINDS:
-        raise UserError(
-            f"there is no noise {kind!r}", "it is centred or raw", "Choose centred or raw", code=2
-        )
+    noise_kind = next((known for known in NOISE_KINDS if known == kind), None)
+    if noise_kind is None:
+        raise UserError(f"unknown noise {kind!r}", "it is centred or raw", "Choose centred or raw", code=2)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise UserError(
-            f"{out} is there already", "nothing is overwritten", "Give another folder, or remove it"
-        )
+        raise UserError(f"{out} already exists", "nothing is overwritten", "Choose another --out")
     require("lm", "scoring")
     stemma = pair_stemma(
         base, descendant, texts, source=source, scoring=scoring, numerics=numerics, allow=allow
     )
     pinned = Pinned(stemma, pin_sources(stemma, on_step))
-    from stemmatics.probe.base import Context
+    fact = _fact(pinned, noise_kind, seed)
+    with made_in_scratch([fact], pinned, what="the damaged base", on_event=on_event) as ledger:
+        row = ledger.read(fact.key, "damaged_bases").to_pylist()[0]
+    _refuse(row)
+    folder = Cache().find(fact.key)
+    assert folder is not None, "a damaged base that is made is in the cache"
+    floor = Floor(out, row["sigma"], row["loss_increase"], row["target"], kind, seed)
+    _copy(folder, floor)
+    return floor
 
-    with tempfile.TemporaryDirectory(prefix="stemma-floor-") as scratch:
-        context = Context(Ledger(Path(scratch)), Cache(), stemma.numerics, stemma.seed, on_event)
-        return _make(pinned, context, out, (kind, seed), on_step)
+
+def _copy(folder: Path, floor: Floor) -> None:
+    """Checkpoint and ``floor.json``, written beside their place and then renamed."""
+    out = floor.folder
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.part-", dir=out.parent) as scratch:
+        part = Path(scratch) / out.name
+        shutil.copytree(folder, part, ignore=shutil.ignore_patterns(RECORD))
+        write_json(part / "floor.json", floor.to_json())
+        part.replace(out)
 
 
-def _make(
-    pinned: Pinned, context: Any, out: Path, which: tuple[Any, int], on_step: Callable[[str], None]
-) -> Floor:
-    from stemmatics.lm.checkpoints.loading import save
-    from stemmatics.lm.checkpoints.model_card import write_card
-    from stemmatics.lm.scoring.head_damage import centred, head_noise, match
-    from stemmatics.lm.scoring.head_pass import nll_sum
-    from stemmatics.lm.scoring.patched_head import add_noise
-    from stemmatics.probe.corpus import CorpusProbe
-    from stemmatics.probe.prior.states import Refused, head_pass
-    from stemmatics.probe.sources import load_checkpoint
-    from stemmatics.probe.worker import prepare_torch
+def _fact(pinned: Pinned, kind: NoiseKind, seed: int) -> Fact:
+    """The damaged base of the pair, matched on its first text."""
+    params = DamagedBaseParams(
+        scoring=pinned.stemma.scoring.model_copy(update={"support": "shared"}).key(),
+        numerics=pinned.stemma.numerics.key(),
+        sample=1.0,
+        kind=kind,
+        seed=seed,
+    )
+    corpus = pinned.corpus(next(iter(pinned.stemma.corpora)))
+    return damaged_base_fact(params, pinned.checkpoint("base"), pinned.checkpoint("descendant"), corpus)
 
-    prepare_torch(context.numerics)
-    old, new = fit_facts(pinned, PriorSettings(), ("base", "descendant"), next(iter(pinned.stemma.corpora)))
-    for made in CorpusProbe().run([old.needs["corpus"]], context):
-        context.ledger.record(made.fact, made.tables)
-    totals = []
-    try:
-        for fact in (new, old):
-            on_step(f"scoring {fact.label}")
-            loaded = load_checkpoint(fact.needs["checkpoint"], context)
-            folder = context.ledger.root / fact.key
-            folder.mkdir()
-            found = head_pass(fact, loaded, context, folder)
-            totals.append(nll_sum(found.head, found.positions["EVAL"]))
-    except Refused as refusal:
+
+def _refuse(row: Mapping[str, Any]) -> None:
+    """Raise UserError where the pair has no damaged base."""
+    if row["refusal"]:
         raise UserError(
-            "the two can't be compared by token", str(refusal), "Give another pair or other texts"
-        ) from None
-    evaluated = found.positions["EVAL"]
-    target = (totals[0] - totals[1]) / evaluated.num_positions
-    if not target > 0:
+            "the two models can't be compared by token", row["refusal"], "Choose another pair or other texts"
+        )
+    if row["failure"] and not row["target"] > 0:
         raise UserError(
             "the descendant did not lose on these texts",
-            f"its loss changed by {target:+.5f} nats/token",
-            "Damage can't be matched to that; take other texts",
+            f"its loss changed by {row['target']:+.5f} nats/token",
+            "Choose other texts: damage can only be matched to a loss increase",
         )
-    kind, seed = which
-    noise = head_noise(tuple(loaded.model.get_output_embeddings().weight.shape), seed)
-    if kind == "centred":
-        noise = centred(noise, found.positions["FIT"].mean_state()[0])
-    on_step("matching the damage")
-    damage = match(found.head, evaluated, noise[found.ids_S], target)
-    if damage.failure:
+    if row["failure"]:
         raise UserError(
-            "no noise of that kind costs as much", damage.failure, "Take --kind raw, or another seed"
+            "no noise of that kind costs as much", row["failure"], "Try --kind raw, or another --seed"
         )
-    add_noise(loaded.model, noise, damage.sigma)
-    save(loaded.model, loaded.tokenizer, out)
-    name = old.needs["checkpoint"].label
-    write_card(out, f"{name}, damaged", made_from=name, how="noise", trained_last=None)
-    made_floor = Floor(out, damage.sigma, damage.delta, target, kind, seed)
-    write_json(out / "floor.json", made_floor.to_json())
-    return made_floor

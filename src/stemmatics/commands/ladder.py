@@ -1,16 +1,19 @@
-"""The ladder of a finished run, from its sums alone."""
+"""The ladder of a finished run, from its stored results."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stemmatics.commands.tables import Found
+from stemmatics.commands.show import ShownTable
+from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
 from stemmatics.core.results import Category, Estimate, Results, none_if_nan
-from stemmatics.study.read import load_report_content, open_run
+from stemmatics.store.ledger import Ledger
+from stemmatics.study.read import load_evaluations, open_run
 
 MEASURE = "recovery"
 _LOSSES = ("native", "rebased", "placed", "borrowed")
@@ -20,74 +23,72 @@ _TABLES = ("ladder", "reversals", "agreement")
 
 
 @dataclass(frozen=True)
-class LadderFound:
-    """One corpus: the tables to print, sentences about them, and the results behind them."""
+class Ladder:
+    """The ladder on one corpus: the tables to print, lines about them, and the results behind them."""
 
     corpus: str
-    tables: list[Found]
+    tables: list[ShownTable]
     lines: list[str]
     results: Results
 
     def to_json(self) -> dict[str, Any]:
         """Models in their order with all numbers; unknown ones are null."""
-        here = self.results.about(corpus=self.corpus)
-        ranks = sorted(here.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
+        own = self.results.about(corpus=self.corpus)
+        ranks = sorted(own.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
         models = [
             {
                 "place": int(rank.value),
                 "checkpoint": (name := rank.subject["checkpoint"]),
-                **{quantity: _loss(here, quantity, name) for quantity in _LOSSES},
-                "tied_with": sorted(_tied_with(here, name)),
+                **{quantity: _loss(own, quantity, name) for quantity in _LOSSES},
+                "tied_with": sorted(_tied_with(own, name)),
             }
             for rank in ranks
         ]
         return {
             "corpus": self.corpus,
             "models": models,
-            "reversals": [{**gap.subject, **_numbers(gap)} for gap in here.all(f"{MEASURE}.reversal")],
+            "reversals": [{**gap.subject, **_numbers(gap)} for gap in own.all(f"{MEASURE}.reversal")],
             "agreement": {
                 name: _numbers(rho)
                 for name in ("spearman", "kendall")
-                for rho in here.all(f"{MEASURE}.order.{name}")
+                for rho in own.all(f"{MEASURE}.order.{name}")
             },
             "agreement_by_registers": [
                 {"registers": int(rho.subject["registers"]), **_numbers(rho)}
-                for rho in here.all(f"{MEASURE}.order.registers")
+                for rho in own.all(f"{MEASURE}.order.registers")
             ],
         }
 
 
-def ladders(root: Path, corpus: str | None) -> list[LadderFound]:
-    """One a corpus. Raises UserError where the run did not ask for recovery."""
-    run = open_run(root)
-    content = load_report_content(run)
-    section = next((one for one in content.sections if one.name == MEASURE), None)
-    if section is None:
+def ladders(root: Path, corpus: str | None) -> list[Ladder]:
+    """The ladder on each corpus, or on one. Raises UserError where the run has none."""
+    if MEASURE not in Ledger(root).manifest()["measures"]:
         raise UserError(
             f"{root} has no ladder",
-            "its stemma did not ask for the measure recovery",
+            "its study does not configure the measure recovery",
             "Add `recovery: {pool: NAME}` under `measures:` and run it again",
             code=2,
         )
-    ranks = content.results.all(f"{MEASURE}.rank")
-    corpora = list(dict.fromkeys(rank.subject["corpus"] for rank in ranks))
+    (recovery,) = load_evaluations(open_run(root, MEASURE))
+    results = recovery.results
+    corpora = list(dict.fromkeys(rank.subject["corpus"] for rank in results.all(f"{MEASURE}.rank")))
     if corpus is not None and corpus not in corpora:
         raise UserError(
             f"there is no ladder on {corpus!r}",
-            "the run was not asked for it, or none of its arms were made",
+            "the run does not score that corpus, or none of its fine-tunes succeeded",
             f"Choose one of {', '.join(corpora) or 'none'}",
             code=2,
         )
-    found = []
-    for one in corpora if corpus is None else [corpus]:
-        tables = [
-            Found(table, content.results)
-            for name in _TABLES
-            for table in section.tables
-            if table.name == f"{MEASURE}/{name}/{one}"
-        ]
-        found.append(LadderFound(one, tables, _lines(one, content.results), content.results))
-    return found
+    return [
+        Ladder(name, _tables(name, recovery.findings.tables, results), _lines(name, results), results)
+        for name in (corpora if corpus is None else [corpus])
+    ]
+
+
+def _tables(corpus: str, tables: Sequence[Table], results: Results) -> list[ShownTable]:
+    wanted = [f"{MEASURE}/{name}/{corpus}" for name in _TABLES]
+    by_name = {table.name: table for table in tables}
+    return [ShownTable(by_name[name], results) for name in wanted if name in by_name]
 
 
 def _loss(results: Results, quantity: str, name: str) -> dict[str, Any] | None:
@@ -125,11 +126,11 @@ def _tied_with(results: Results, name: str) -> set[str]:
 
 def _lines(corpus: str, results: Results) -> list[str]:
     """How unknown bases were estimated, and the agreement of the two orders, in words."""
-    here = results.about(corpus=corpus)
+    own = results.about(corpus=corpus)
     lines = []
-    for placed in here.all(f"{MEASURE}.placed"):
+    for placed in own.all(f"{MEASURE}.placed"):
         checkpoint = placed.subject["checkpoint"]
-        rule = _rule(here, "placed", checkpoint)
+        rule = _rule(own, "placed", checkpoint)
         lines.append(
             f"{corpus}: the base of {checkpoint} is estimated at {placed.value:.4f} "
             f"nats/byte {_limits(placed, 4)}" + ("" if rule is None else f", offset from: {_rule_text(rule)}")
@@ -138,12 +139,12 @@ def _lines(corpus: str, results: Results) -> list[str]:
         lines += [
             f"{corpus}: {name.capitalize()} of native and re-based order {rho.value:.2f} "
             f"{_limits(rho, 2)}, n = {rho.n} by {rho.unit}"
-            for rho in here.all(f"{MEASURE}.order.{name}")
+            for rho in own.all(f"{MEASURE}.order.{name}")
         ]
     return lines
 
 
-def _limits(one: Estimate, digits: int) -> str:
-    if math.isnan(one.lo) or math.isnan(one.hi):
+def _limits(estimate: Estimate, digits: int) -> str:
+    if math.isnan(estimate.lo) or math.isnan(estimate.hi):
         return "[n/a, n/a]"
-    return f"[{one.lo:.{digits}f}, {one.hi:.{digits}f}] ({one.level:.0%}, {one.method})"
+    return f"[{estimate.lo:.{digits}f}, {estimate.hi:.{digits}f}] ({estimate.level:.0%}, {estimate.method})"

@@ -1,4 +1,4 @@
-"""Two runs of the same study in one folder."""
+"""Merge two runs with the same corpora and settings into one."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from stemmatics.study.read import OpenRun, open_run
 from stemmatics.study.request import all_facts, resolve_requests
 from stemmatics.study.run import finish
 
-# what must be the same in both, and why
+# what must be the same in both runs, and why
 _SHARED = {
-    "corpora": "sums on different texts are not one table",
-    "scoring": "sums scored in different ways do not compare",
-    "numerics": "numbers of different precision do not compare",
-    "measures": "recipes with different settings do not compare",
-    "asked": "what was run with --only in one would be missing in the other",
-    "seed": "what is drawn differs",
+    "corpora": "sums on different texts can't be compared",
+    "scoring": "sums scored with different settings can't be compared",
+    "numerics": "sums computed in different precision can't be compared",
+    "measures": "measures with different settings can't be compared",
+    "selected measures": "a measure that only one of them ran (--only) would be incomplete",
+    "seed": "their random draws differ",
 }
 
 
 @dataclass(frozen=True)
 class Merged:
-    """What a merge made."""
+    """The checkpoints of the new run, and the number of its facts."""
 
     checkpoints: list[str]
     num_facts: int
 
 
 def merge(first: Path, second: Path, out: Path) -> Merged:
-    """Join two runs with the same corpora and recipes. Raises UserError where they are not."""
+    """Merge two runs with the same corpora and settings; nothing is run. Raises UserError if they differ."""
     if out.exists() and any(out.iterdir()):
-        raise UserError(f"{out} is there already", "it is not overwritten", "Choose another --out", code=2)
+        raise UserError(f"{out} already exists", "nothing is overwritten", "Choose another --out", code=2)
     a, b = open_run(first), open_run(second)
     _refuse_different(a, b)
     stemma = _joined(a.pinned.stemma, b.pinned.stemma)
@@ -48,10 +48,10 @@ def merge(first: Path, second: Path, out: Path) -> Merged:
     )
     for run in (a, b):
         _copy(run.ledger, out)
-    pinned, asked = resolve_requests(stemma, pins, only=a.manifest["measures"])
+    pinned, requests = resolve_requests(stemma, pins, only=a.manifest["measures"])
     ledger = Ledger(out)
-    facts = all_facts(asked)
-    finish(ledger, Pinned(stemma, pinned.pins), asked, Plan(facts, {}, {}))
+    facts = all_facts(requests)
+    finish(ledger, Pinned(stemma, pinned.pins), requests, Plan(facts, {}, {}))
     return Merged(stemma.names, len(facts))
 
 
@@ -62,21 +62,21 @@ def _refuse_different(a: OpenRun, b: OpenRun) -> None:
             raise UserError(
                 f"the runs differ in {name}",
                 why,
-                f"Merge runs with the same {name}, or run both in one study",
+                f"Merge runs with the same {name}, or declare all checkpoints in one study and run that",
             )
     for name in set(a.pinned.stemma.names) & set(b.pinned.stemma.names):
         if a.pinned.checkpoint(name) != b.pinned.checkpoint(name):
             raise UserError(
-                f"{name!r} is one checkpoint in {a.ledger.root} and another in {b.ledger.root}",
+                f"{name!r} is not the same checkpoint in {a.ledger.root} and {b.ledger.root}",
                 "its weights or its recipe differ",
-                "Rename it in one of the two studies and run that again",
+                "Rename it in one of the two studies and run that study again",
             )
 
 
 def _declared(run: OpenRun, name: str) -> Any:
     if name == "corpora":
         return {corpus: run.pinned.corpus(corpus).key for corpus in run.pinned.stemma.corpora}
-    if name == "asked":
+    if name == "selected measures":
         return run.manifest["measures"]
     if name == "numerics":
         return run.pinned.stemma.numerics.key()
@@ -92,7 +92,7 @@ def _joined(a: Stemma, b: Stemma) -> Stemma:
 
 
 def _copy(ledger: Ledger, out: Path) -> None:
-    """Records last, as when they were made."""
+    """A fact's record is copied after its tables: it says that the fact is complete."""
     for folder in ("tables", "facts", "failed"):
         if (ledger.root / folder).is_dir():
             shutil.copytree(ledger.root / folder, out / folder, dirs_exist_ok=True)

@@ -1,4 +1,4 @@
-"""Facts that nobody asks for any more."""
+"""Remove the facts that no current measure needs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stemmatics.store.ledger import Ledger
 
 
 def prune(root: Path) -> list[str]:
-    """Remove facts that are not in the manifest, and files that belong to none; returns the facts' keys."""
+    """Remove facts that are not in the manifest and files of no fact; returns the keys of the facts."""
     ledger = Ledger(root)
     current = set(ledger.manifest()["facts"])
     removed = [key for key in ledger.done() if key not in current]
@@ -18,7 +18,7 @@ def prune(root: Path) -> list[str]:
     for path in list(ledger.table_files()):
         if path.relative_to(root).as_posix() not in kept:
             path.unlink()
-    # texts that facts left beside the sums, named by their keys
+    # private files are named by the fact that wrote them
     done = set(ledger.done())
     for path in (root / "private").glob("*-*.*"):
         if path.stem.rpartition("-")[2] not in done:

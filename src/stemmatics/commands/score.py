@@ -1,4 +1,4 @@
-"""One checkpoint on some texts, without a run folder."""
+"""Score texts with one checkpoint, without a run folder."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from stemmatics.core.scoring import Scoring
 
 @dataclass(frozen=True)
 class Scored:
-    """Sums by document and their ratios. An unknown rate is NaN."""
+    """Sums by document and their ratios, with the settings of the scoring. An unknown rate is NaN."""
 
     checkpoint: str
     documents: list[dict[str, Any]]
-    said: Mapping[str, Any]
+    scoring: Mapping[str, Any]
     flags: Mapping[str, str] = field(default_factory=dict)
 
     def total(self, name: str) -> float:
-        """A column added up; NaN where a document's sum is not finite."""
+        """The sum of a column; NaN if a document's loss is not finite."""
         return math.fsum(row[name] for row in self.documents)
 
     @property
@@ -40,7 +40,7 @@ class Scored:
 
     @property
     def not_finite(self) -> list[int]:
-        """Indices of documents whose loss is not a number."""
+        """Indices of documents whose loss is not finite."""
         return [row["index"] for row in self.documents if not math.isfinite(row["nll_sum"])]
 
     def to_json(self) -> dict[str, Any]:
@@ -52,7 +52,7 @@ class Scored:
             "num_tokens": int(self.total("num_tokens")),
             "num_bytes": int(self.total("num_bytes")),
             "num_documents": len(self.documents),
-            "scoring": dict(self.said),
+            "scoring": dict(self.scoring),
             "flags": dict(self.flags),
             "documents": self.documents,
         }
@@ -63,12 +63,12 @@ def _ratio(numerator: float, denominator: float) -> float:
 
 
 def sources_of(texts: Sequence[str | Path], settings: Mapping[str, Any]) -> list[Corpus]:
-    """Each TEXT as a corpus. Raises UserError where there is none."""
+    """Each text as a corpus. Raises UserError if there is none."""
     from stemmatics.lm.text.corpus import text_source
 
     if not texts:
         raise UserError(
-            "no text was given", "there is nothing to score", "Name a file, a folder or a dataset", code=2
+            "no text is given", "there is nothing to score", "Name a file, a folder or a dataset", code=2
         )
     return [text_source(str(text), **settings) for text in texts]
 
@@ -85,22 +85,22 @@ def score(
     allow_pickle: bool = False,
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
 ) -> Scored:
-    """Per-document sums of one checkpoint on texts, duplicates and empty documents kept, in order.
+    """Sums by document of one checkpoint on texts: in input order, duplicates and empty documents kept.
 
     Args:
         checkpoint: ``org/name[@revision]``, a folder, ``file.gguf`` or ``BASE+ADAPTER``.
         texts: files, folders or Hub datasets.
-        scoring: windows, prefix, support, cut; the defaults score everything with full support.
+        scoring: windows, prefix, support, length limit; the defaults score everything with full support.
         numerics: device, precision, batches.
-        source: settings of the corpora: ``field``, ``register`` …
-        tokens: a Parquet file for the per-token table. It holds the text: keep it private.
-        errors: ``replace`` mends bad bytes and flags the document; ``refuse`` names it and stops.
+        source: settings of the corpora, such as ``field`` and ``register``.
+        tokens: a Parquet file for the per-token table. It contains the text: keep it private.
+        errors: what to do with invalid UTF-8: ``replace`` it and flag the document, or ``refuse`` the text.
         trust_remote_code: run code that comes with the checkpoint.
         allow_pickle: read pickled weights.
         on_event: listens to progress.
 
     Raises:
-        UserError: a text or checkpoint that can't be read, settings that don't fit.
+        UserError: a text or checkpoint can't be read, or settings contradict one another.
     """
     require("lm", "scoring")
     from stemmatics.lm.checkpoints.loading import load
@@ -119,21 +119,21 @@ def score(
     def documents(reader: Reader) -> Iterator[Any]:
         return _chained(corpora, errors, reader.loaded.tokenizer)
 
-    def tell(event: Mapping[str, Any]) -> None:
+    def forward(event: Mapping[str, Any]) -> None:
         on_event({"key": checkpoint, "probe": "score", "label": checkpoint, "unit": "tokens", **event})
 
-    exact = float32_sums(reader_of, documents, numerics, on_event=tell)
+    exact = float32_sums(reader_of, documents, numerics, on_event=forward)
     reader = reader_of(numerics)
     counted = reader.count(documents(reader))
-    said = _said(reader, counted)
+    settings = _settings(reader, counted)
     if exact is not None:
-        said["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
-    rows = _rows(reader, documents(reader), counted, tokens, tell)
-    return Scored(checkpoint, rows, said, reader.loaded.flags)
+        settings["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
+    rows = _rows(reader, documents(reader), counted, tokens, forward)
+    return Scored(checkpoint, rows, settings, reader.loaded.flags)
 
 
 def _rows(
-    reader: Any, documents: Iterator[Any], counted: Any, tokens: Path | None, tell: Callable[[Any], None]
+    reader: Any, documents: Iterator[Any], counted: Any, tokens: Path | None, on_event: Callable[[Any], None]
 ) -> list[dict[str, Any]]:
     from stemmatics.lm.scoring.token_table import TokenTable
 
@@ -143,13 +143,13 @@ def _rows(
             frequencies_V=counted.frequencies_V,
             want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
             token_sink=table,
-            on_event=lambda event: tell({**event, "total": counted.num_tokens}),
+            on_event=lambda event: on_event({**event, "total": counted.num_tokens}),
         )
-        return [_row(one) for one in sums]
+        return [_row(document) for document in sums]
 
 
-def _said(reader: Any, counted: Any) -> dict[str, Any]:
-    """What the numbers were computed with. ``dtype_deviation`` is null for float32 and where unknown."""
+def _settings(reader: Any, counted: Any) -> dict[str, Any]:
+    """What the numbers were computed with; ``dtype_deviation`` is None for float32 and if unknown."""
     cutter, model = reader.cutter(), reader.loaded.model
     return {
         "prefix_id": reader.prefix_id,
@@ -167,15 +167,17 @@ def _said(reader: Any, counted: Any) -> dict[str, Any]:
 
 
 def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator[Any]:
-    """All documents of all sources, numbered through."""
+    """The documents of all sources, numbered in one sequence."""
     from dataclasses import replace
 
     from stemmatics.lm.text.corpus import read
 
     def own_template(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
-        # transformers' own call: templates name special tokens (BOS, the end of a turn) that it supplies.
-        return tokenizer.apply_chat_template(
-            list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+        # the tokenizer's own method supplies the special tokens (BOS, end of turn) that templates refer to
+        return str(
+            tokenizer.apply_chat_template(
+                list(messages), tokenize=False, add_generation_prompt=add_generation_prompt
+            )
         )
 
     own = own_template if getattr(tokenizer, "chat_template", None) else None

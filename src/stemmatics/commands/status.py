@@ -1,4 +1,4 @@
-"""How far a run is, by checkpoint."""
+"""The progress of a run, by checkpoint."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from stemmatics.study.request import all_facts
 
 
 def status_of(root: Path) -> list[dict[str, Any]]:
-    """One row a checkpoint: facts done, failed and why, left. Corpora are in the row ``corpora``."""
+    """Facts done, failed and remaining for each checkpoint, and the first failure's reason.
+
+    Facts that belong to no checkpoint are in the row ``corpora``.
+    """
     run = open_run(root)
     facts = all_facts(run.requests)
     reasons = reasons_of(facts, run.ledger)
     names = {run.pinned.checkpoint(name).key: name for name in run.pinned.stemma.names}
-    rows = {
+    rows: dict[str, dict[str, Any]] = {
         name: {"checkpoint": name, "done": 0, "failed": 0, "left": 0, "why": ""}
         for name in [*run.pinned.stemma.names, "corpora"]
     }

@@ -1,1 +1,1 @@
-"""The declaration of a study and the words that every room shares. Imports nothing of ours."""
+"""The declaration of a study and the types that all packages share. Imports no other package."""

@@ -1,4 +1,4 @@
-"""What a page is made of: measures and the study fill it, the report room draws it."""
+"""The content of a report: filled by measures and the study, rendered by `report`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Chart:
-    """A Vega-Lite specification with what to read in it."""
+    """A Vega-Lite specification with its caption."""
 
     name: str
     title: str

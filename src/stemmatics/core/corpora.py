@@ -1,4 +1,4 @@
-"""Where texts come from, declared."""
+"""Declared sources of text."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from stemmatics.core.stages import Strict
 
 
 class Render(Strict):
-    """How ``messages`` become text: which chat template, and whose words are scored."""
+    """How ``messages`` become text: which chat template, and which role is scored."""
 
     template: str = Field(description="'own' for the checkpoint's template, or the template's text")
     role: str = "assistant"
 
 
 class Expected(Strict):
-    """The size of a text that is not at hand yet, for a plan: records and their UTF-8 bytes."""
+    """Size of a text that is not available yet, for planning: records and their UTF-8 bytes."""
 
     documents: int = Field(ge=1)
     bytes: int = Field(ge=1)
@@ -26,7 +26,7 @@ class Expected(Strict):
 class Corpus(Strict):
     """Documents from exactly one of ``path``, ``dataset`` (Hub) or ``generator``.
 
-    ``role: data`` is for training material (``messages``, preference pairs): it is read by stages
+    ``role: data`` is for training data (``messages``, preference pairs): it is read by stages
     and never scored. ``eval_share`` of the groups of near-duplicates go to the EVAL split.
     """
 
@@ -49,14 +49,14 @@ class Corpus(Strict):
 
     @field_validator("path", mode="before")
     @classmethod
-    def _one_path(cls, value: Any) -> Any:
+    def _listed_path(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
-    def _one_source(self) -> Self:
+    def _exactly_one_source(self) -> Self:
         given = [name for name in ("path", "dataset", "generator") if getattr(self, name)]
         if len(given) != 1:
-            found = " and ".join(given) if given else "none"
-            message = f"a corpus takes exactly one of path, dataset, generator; found {found}"
+            sources = " and ".join(given) or "none"
+            message = f"a corpus takes exactly one of path, dataset, generator; found {sources}"
             raise ValueError(message)
         return self

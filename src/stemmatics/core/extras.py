@@ -1,4 +1,4 @@
-"""Parts that are installed on demand."""
+"""Optional dependencies."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import importlib.util
 
 from stemmatics.core.errors import UserError
 
-# what each extra must bring; the rest comes with them
+# modules that show whether an extra is installed
 _EXTRAS = {"lm": ("torch", "transformers", "safetensors", "tokenizers")}
 
 
 def require(extra: str, what_for: str) -> None:
-    """Raise UserError with the command to type where an extra is not installed. Imports nothing."""
+    """Raise UserError with the install command where an extra is missing. Imports nothing."""
     missing = [name for name in _EXTRAS[extra] if importlib.util.find_spec(name) is None]
     if missing:
         raise UserError(

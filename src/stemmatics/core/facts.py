@@ -1,4 +1,4 @@
-"""Facts: one thing measured or made, keyed by its description; and the contract of each kind of fact."""
+"""Facts: measurements and artifacts, keyed by their description; and the contract of each kind of fact."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Artifact = Literal["none", "cache", "private"]
 
 @dataclass(frozen=True, eq=False)
 class Fact:
-    """A node of the DAG. ``label``, ``tag`` and ``where`` say nothing about the result: not keyed.
+    """A node of the DAG. ``label``, ``tag`` and ``where`` do not affect the result and are not in the key.
 
-    ``params`` is what decides the output; ``needs`` are the facts it is made from, by role;
-    ``where`` tells a probe on this machine where sources lie (their content is in ``params``).
+    ``params`` determine the output; ``needs`` are the facts it is made from, by role; ``where`` holds
+    the locations of sources on this machine (hashes of their content are in ``params``).
     """
 
     probe: str
@@ -34,7 +34,7 @@ class Fact:
 
     @cached_property
     def description(self) -> dict[str, Any]:
-        """What is hashed; the needs appear by their keys."""
+        """What is hashed; needs appear as their keys."""
         return {
             "probe": self.probe,
             "version": self.version,
@@ -80,18 +80,18 @@ class FactParams(BaseModel):
 
 
 class NoParams(FactParams):
-    """For kinds of facts whose needs say everything."""
+    """For kinds of facts that are determined by their needs."""
 
 
 @dataclass(frozen=True)
 class FactKind:
     """The contract of one kind of fact, registered under the entry points ``stemmatics.facts``.
 
-    ``version`` is raised whenever the same parameters and needs would give another output; results of
-    earlier versions are then made again. ``tables`` are the schemas of the rows that it writes, by table.
-    ``artifact`` says what a fact leaves beside its rows: a folder in the cache (a checkpoint, a fitted
-    correction), or a file under ``private/`` of the run (token ids). A fact whose artifact is gone is made
-    again when a missing fact needs it.
+    ``version`` is raised whenever the same parameters and needs would give another output, so that
+    results of earlier versions are computed again. ``tables`` are the schemas of its rows, by table.
+    ``artifact`` is what a fact writes besides its rows: a folder in the cache (a checkpoint, a fitted
+    correction), or a file under ``private/`` of the run (token ids). A fact whose artifact was deleted is
+    computed again when a missing fact needs it.
     """
 
     name: str

@@ -13,7 +13,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         named = {str(name): _plain(item) for name, item in value.items()}
         if len(named) != len(value):
-            message = "a key can't hold two names that are spelled alike"
+            message = "a key can't hold two names with the same spelling"
             raise ValueError(message)
         return named
     if isinstance(value, str) or value is None or isinstance(value, bool | int):
@@ -30,7 +30,7 @@ def _plain(value: Any) -> Any:
 
 
 def canonical_json(value: Any) -> str:
-    """One spelling for one value: sorted names, no white space, no NaN."""
+    """JSON with one spelling for each value: sorted names, no white space, no NaN."""
     return json.dumps(
         _plain(value), sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False
     )
@@ -42,6 +42,6 @@ def key_of(value: Any) -> str:
 
 
 def seed_from(seed: int, *names: str) -> int:
-    """A 63-bit seed that depends on the stemma's seed and on what it is for."""
+    """A 63-bit seed derived from the stemma's seed and from what it is used for."""
     digest = hashlib.sha256("\0".join([str(seed), *names]).encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -1,4 +1,4 @@
-"""Reading stemma.yaml: every complaint names the line and the fix."""
+"""Reading stemma.yaml: every error names the line and how to fix it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ def load(path: Path) -> tuple[Stemma, Any]:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise UserError(
-            f"{path} is not there", "a study is declared in a file", "Write one with `stemma init`", code=2
+            f"{path} does not exist",
+            "a study is declared in a YAML file",
+            "Write one with `stemma init`",
+            code=2,
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
@@ -44,33 +47,33 @@ def parse(text: str, name: str) -> Any:
         raise UserError(
             f"{name}, line {line}: not valid YAML",
             str(error.problem or error),
-            "Mend that line; `stemma init` writes a valid file to compare with",
+            "Fix that line; `stemma init` writes a valid file to compare with",
             code=2,
         ) from None
     if not isinstance(tree, CommentedMap):
         raise UserError(
             f"{name}, line 1: not a stemma",
             "the file must be a mapping with keys such as checkpoints and corpora",
-            "Start from `stemma init`",
+            "Start from a file that `stemma init` writes",
             code=2,
         )
     return tree
 
 
-def validate(model: type[Model], value: Any, where: tuple[str, ...], name: str, tree: Any) -> Model:
-    """``value`` as ``model``; the first complaint becomes a UserError with its line."""
+def validate(model: type[Model], value: Any, location: tuple[str, ...], name: str, tree: Any) -> Model:
+    """``value`` as ``model``. Raises UserError with the line of the first error."""
     try:
         return model.model_validate(_plain(value))
     except ValidationError as error:
         first = error.errors()[0]
-        path = (*where, *first["loc"], *first.get("ctx", {}).get("at", ()))
+        path = (*location, *first["loc"], *first.get("ctx", {}).get("at", ()))
         line = line_of(tree, path)
         what, fix = _explain(model, first, tree, path)
         raise UserError(f"{name}, line {line}: {what}", _reason(first), fix, code=2) from None
 
 
 def line_of(tree: Any, path: Sequence[Any]) -> int:
-    """The line (from 1) of the deepest part of ``path`` that is in the file."""
+    """The line, counted from 1, of the deepest part of ``path`` that is in the file."""
     node, line = tree, 1
     for part in path:
         if isinstance(node, CommentedMap) and part in node:
@@ -92,16 +95,16 @@ def _explain(
     model: type[BaseModel], error: Mapping[str, Any], tree: Any, path: tuple[Any, ...]
 ) -> tuple[str, str]:
     if error["type"] == "misplaced":
-        return f"{'.'.join(path)} is not right", error["ctx"]["fix"]
+        return f"invalid value of {'.'.join(path)}", error["ctx"]["fix"]
     spelled = ".".join(str(part) for part in path if not _is_tag(tree, part)) or "the file"
     if error["type"] == "extra_forbidden":
         known = _fields_at(model, error["loc"][:-1])
         close = difflib.get_close_matches(str(error["loc"][-1]), known, n=1)
-        fix = f"Did you mean {close[0]!r}" if close else f"Known keys are {', '.join(known)}"
+        fix = f"Did you mean {close[0]!r}?" if close else f"Known keys are {', '.join(known)}"
         return f"unknown key {path[-1]!r} in {spelled.rpartition('.')[0] or 'the file'}", fix
     if error["type"] == "missing":
         return f"{spelled} is missing", f"Add the key {path[-1]!r}"
-    return f"{spelled} is not right", "Mend that value; `stemma init` shows a file that runs"
+    return f"invalid value of {spelled}", "Fix it; `stemma init` writes a valid file to compare with"
 
 
 def _is_tag(tree: Any, part: Any) -> bool:

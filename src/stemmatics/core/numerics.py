@@ -1,4 +1,4 @@
-"""How numbers are computed: one model, part of a fact's key where it changes them."""
+"""How numbers are computed. Settings that change the numbers are part of a fact's key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field
 class Numerics(BaseModel):
     """Device, precision and parallelism.
 
-    ``device: auto`` takes a GPU where there is one; ``dtype: auto`` is float32 on CPU and the
+    ``device: auto`` uses a GPU if there is one; ``dtype: auto`` is float32 on CPU and the
     checkpoint's own on a GPU. ``threads`` is per worker; 0 leaves it to torch.
     """
 
@@ -24,5 +24,5 @@ class Numerics(BaseModel):
     token_budget: int = Field(default=8192, ge=1, description="tokens in one forward pass")
 
     def key(self) -> dict[str, Any]:
-        """The part that changes numbers; workers, threads and budget do not."""
+        """The settings that change numbers; workers, threads and budget do not."""
         return {"device": self.device, "dtype": self.dtype, "attention": self.attention}

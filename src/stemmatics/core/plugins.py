@@ -42,7 +42,7 @@ def find(group: str, name: str) -> Any:
         raise UserError(
             f"unknown {_SINGULAR[group]} {name!r}",
             "no installed package registers it",
-            f"Did you mean {close[0]!r}" if close else f"Installed: {installed}",
+            f"Did you mean {close[0]!r}?" if close else f"Installed: {installed}",
             code=2,
         )
     return _load(group, name)

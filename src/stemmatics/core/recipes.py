@@ -1,12 +1,12 @@
-"""The recovery fine-tunes that have a name: the published one, and smaller ones of its shape."""
+"""Named recipes of the recovery fine-tune: the published one, and smaller ones like it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# What was published of S1 is the rank, the layers, the updates and their tokens. Rate, schedule and
-# row length are ours; they are part of the recipe's hash like everything else here.
+# Published of S1 are the rank, the layers, the updates and their tokens. The learning rate, the schedule and
+# the row length are our choice; all settings are part of the recipe's hash.
 RECIPES: Mapping[str, Mapping[str, Any]] = {
     "S1": {
         "updates": 1000,

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 
 class Windows(BaseModel):
-    """How a document is cut. Sizes are positions fed, the prefix included.
+    """How a document is cut into windows. Sizes count input positions, the prefix included.
 
     ``tokens``: W inputs predict W targets, stride S (default W - W/8).
     ``harness``: lm-evaluation-harness's rolling rule, for comparison with it.
@@ -31,7 +31,7 @@ class Windows(BaseModel):
 
 
 class Scoring(BaseModel):
-    """All that decides a document's sums, numerics apart."""
+    """Everything besides numerics that determines a document's sums."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -41,5 +41,5 @@ class Scoring(BaseModel):
     max_doc_tokens: int | None = Field(default=None, ge=1)
 
     def key(self) -> dict[str, Any]:
-        """Everything: any change makes other numbers."""
+        """All settings: each of them changes the numbers."""
         return self.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Stages: checkpoints that the tool itself is to make, declared like any other."""
+"""Stages: checkpoints that the tool trains itself, declared like any other."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Strict(BaseModel):
 
 
 class Lineage(Strict):
-    """What a checkpoint is in the family tree; all of it may be left out."""
+    """A checkpoint's position in the family tree; every field is optional."""
 
     base: str | None = Field(default=None, description="the checkpoint that it was made from")
     regime: Regime | None = None
@@ -27,12 +27,12 @@ class Lineage(Strict):
     generation: str | None = None
     lab: str | None = None
     pipeline: str | None = None
-    trained_last: str | None = Field(default=None, description="what the last window of training was")
+    trained_last: str | None = Field(default=None, description="what it was trained on last")
     blind: bool = Field(default=False, description="predict before the base is read")
 
 
 class Lora(Strict):
-    """Low-rank adapters on the named linear layers; merged into the weights when the stage ends."""
+    """Low-rank adapters on the named linear layers; merged into the weights at the end of the stage."""
 
     rank: int = Field(default=16, ge=1)
     alpha: float | None = Field(default=None, gt=0, description="None: twice the rank")
@@ -40,10 +40,10 @@ class Lora(Strict):
 
 
 class Recipe(Strict):
-    """How a stage is trained. Tokens a step: ``batch_size`` rows of up to ``max_length``."""
+    """Training settings of a stage. A step has ``batch_size`` rows of up to ``max_length`` tokens."""
 
     steps: int = Field(default=100, ge=1)
-    stop_at: int | None = Field(default=None, ge=1, description="end early, the schedule kept")
+    stop_at: int | None = Field(default=None, ge=1, description="stop early, on the schedule of all steps")
     batch_size: int = Field(default=16, ge=1)
     max_length: int = Field(default=256, ge=8)
     learning_rate: float = Field(default=1e-3, gt=0)
@@ -54,7 +54,7 @@ class Recipe(Strict):
 
 
 class RecoveryRecipe(Strict):
-    """The fine-tune that every arm of a recovery goes through; a name stands for one of ``RECIPES``.
+    """The fine-tune that all arms of a recovery share; a string names one of ``RECIPES``.
 
     ``updates`` updates of ``update_tokens`` text tokens each, from the pool's documents in their
     order, in rows of up to ``max_length`` positions of one document each.
@@ -74,7 +74,7 @@ class RecoveryRecipe(Strict):
     def _named(cls, value: Any) -> Any:
         if isinstance(value, str):
             if value not in RECIPES:
-                message = f"no recipe is called {value!r}; there are {', '.join(RECIPES)}"
+                message = f"unknown recipe {value!r}; known are {', '.join(RECIPES)}"
                 raise ValueError(message)
             return dict(RECIPES[value])
         return value
@@ -82,8 +82,8 @@ class RecoveryRecipe(Strict):
     def hash(self, pool_sha256: str) -> str:
         """64 hex digits: the settings and the pool's documents in their order.
 
-        Arms compare only under one hash. Seeds and precision are not in it: their effect is the
-        run noise, which is measured.
+        Only arms with equal hashes are comparable. Seeds and precision are not part of it: their effect is
+        the run noise, which is measured.
         """
         return key_of({"recipe": self.model_dump(mode="json"), "pool": pool_sha256})
 
@@ -96,7 +96,7 @@ def recipe_name(recipe: RecoveryRecipe) -> str:
 
 
 class Architecture(Strict):
-    """A small model made from nothing. ``kind`` is a transformers model type."""
+    """A small model with random initial weights. ``kind`` is a transformers model type."""
 
     kind: Literal["llama", "phi"] = "llama"
     hidden_size: int = Field(default=128, ge=8)
@@ -111,17 +111,17 @@ class _Stage(Lineage):
 
 
 class _Branch(_Stage):
-    """Without ``run`` a stage draws a seed of its own.
+    """A stage with a ``run``: stages of the same run share a seed, and so data order and random draws.
 
-    Stages of one ``run`` share their seed: same order, same draws. Branches declared so differ in
-    nothing but what they start from and what they read.
+    Such branches differ only in their initial checkpoint and their data. Without ``run`` a stage has its
+    own seed.
     """
 
     run: int | None = Field(default=None, ge=0)
 
 
 class Pretrain(Lineage):
-    """Tokenizer and model from nothing; or, with ``resumes``, the rest of a pretraining stopped early."""
+    """Tokenizer and model from scratch; with ``resumes``, the rest of a pretraining that stopped early."""
 
     kind: Literal["pretrain"]
     corpus: str
@@ -141,7 +141,7 @@ class ContinuedPretraining(_Branch):
 class Sft(_Branch):
     """Supervised fine-tuning on ``messages``; only the replies are supervised.
 
-    ``chat_template`` is the Jinja template that the checkpoint gets; without it, it keeps its own.
+    ``chat_template`` is the checkpoint's new Jinja template; by default it keeps the one it has.
     """
 
     kind: Literal["sft"]
@@ -165,8 +165,8 @@ class Grpo(_Branch):
     A record has ``prompt`` or ``messages``, and ``accepted`` answers, ``instructions`` or both; a
     reply is rewarded with 1 where it meets all of them, else 0. ``recipe.batch_size`` counts replies
     a step, ``recipe.max_length`` prompt and reply together. How the loss is averaged over tokens
-    (``loss_type``) and by what a reward is divided (``scale_rewards``) are TRL's names for it; they
-    change the result and have no default. ``beta`` weighs the divergence from ``init``.
+    (``loss_type``) and what a reward is divided by (``scale_rewards``) take TRL's values; they change the
+    result and have no default. ``beta`` is the weight of the divergence from ``init``.
     """
 
     kind: Literal["grpo"]
@@ -183,15 +183,15 @@ class Grpo(_Branch):
     def _whole_groups(self) -> Grpo:
         if self.recipe.batch_size % self.num_generations:
             message = (
-                f"batch_size {self.recipe.batch_size} is no multiple of num_generations "
-                f"{self.num_generations}; a reward is compared within its prompt's group"
+                f"batch_size {self.recipe.batch_size} is not a multiple of num_generations "
+                f"{self.num_generations}; rewards are compared within the group of a prompt"
             )
             raise ValueError(message)
         return self
 
 
 class Alter(_Stage):
-    """Arithmetic on the weights, with a known answer.
+    """A change of the weights with a known effect.
 
     ``bias`` adds ``scale`` times a standard normal draw to the head's bias; ``temperature``
     multiplies the logits by ``scale``; ``noise`` adds ``scale`` times each matrix's own
@@ -204,7 +204,7 @@ class Alter(_Stage):
 
 
 class Recovery(_Stage):
-    """An arm of the recovery measure as a checkpoint of its own: low-rank adapters on ``init``.
+    """An arm of the recovery measure as a checkpoint: low-rank adapters on ``init``.
 
     ``run`` counts repeats with other seeds. All arms of a run share its seed.
     """
@@ -228,5 +228,5 @@ def parents(stage: Stage) -> list[str]:
 
 
 def corpus_of(stage: Stage) -> str | None:
-    """Name of the corpus that a stage is trained on; weight arithmetic needs none."""
+    """Name of the corpus that a stage is trained on; None for a change of the weights."""
     return None if isinstance(stage, Alter) else stage.corpus

@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 
 
 def misplaced(at: tuple[str, ...], why: str, fix: str) -> PydanticCustomError:
-    """An error of a whole stemma that belongs to one place in it; ``core.load`` names its line."""
+    """An error of the whole stemma that concerns one field; ``core.load`` reports the field's line."""
     return PydanticCustomError("misplaced", "{why}", {"why": why, "at": at, "fix": fix})
 
 
@@ -35,7 +35,7 @@ class Source(Lineage):
     revision: str | None = None
     trust_remote_code: bool = False
     allow_pickle: bool = False
-    num_parameters: int | None = Field(default=None, ge=1, description="for a plan, where it is not at hand")
+    num_parameters: int | None = Field(default=None, ge=1, description="for planning, if not available")
 
     @property
     def spec(self) -> str:
@@ -44,7 +44,7 @@ class Source(Lineage):
 
 
 class Stemma(Strict):
-    """What a study is about. Names of checkpoints and stages share one space."""
+    """A study. Checkpoints and stages share one namespace."""
 
     stemma: int = Field(default=SCHEMA_VERSION, ge=1, le=SCHEMA_VERSION)
     name: str = Field(default="study", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")
@@ -57,7 +57,7 @@ class Stemma(Strict):
     measures: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _names_hold(self) -> Self:
+    def _check_names(self) -> Self:
         both = sorted(set(self.checkpoints) & set(self.stages))
         if both:
             why = f"{both[0]!r} is both a checkpoint and a stage"
@@ -73,7 +73,7 @@ class Stemma(Strict):
         for name in self.names:
             base = self.lineage(name).base
             if base is not None:
-                _known(base, self.names, self._above(name), f"{name!r} has the base")
+                _known(base, self.names, self._parent_field(name), f"{name!r} has the base")
         self._no_cycles()
         return self
 
@@ -84,11 +84,11 @@ class Stemma(Strict):
                 if up in path:
                     circle = " -> ".join([*path[path.index(up) :], up])
                     why = f"the stemma has a cycle: {circle}; a checkpoint can't descend from itself"
-                    raise misplaced(self._above(up), why, f"Give {up!r} another parent, or none")
+                    raise misplaced(self._parent_field(up), why, f"Give {up!r} another parent, or none")
                 path.append(up)
 
-    def _above(self, name: str) -> tuple[str, ...]:
-        """Where a checkpoint's parent is declared."""
+    def _parent_field(self, name: str) -> tuple[str, ...]:
+        """The field that declares a checkpoint's parent."""
         part = "stages" if name in self.stages else "checkpoints"
         if self.lineage(name).base is not None:
             return (part, name, "base")
@@ -96,11 +96,11 @@ class Stemma(Strict):
 
     @property
     def names(self) -> list[str]:
-        """All checkpoints, declared and to be made."""
+        """All checkpoints: given ones, then stages."""
         return [*self.checkpoints, *self.stages]
 
     def lineage(self, name: str) -> Lineage:
-        """What is said of a checkpoint, made or declared."""
+        """The declared lineage of a checkpoint or stage."""
         return self.stages[name] if name in self.stages else self.checkpoints[name]
 
     def parent(self, name: str) -> str | None:
@@ -122,9 +122,9 @@ class Stemma(Strict):
         return name if above is None else self.family(above)
 
     def trained_last(self, name: str) -> str | None:
-        """What the last window of pretraining was: declared, or the corpus of the last stage on plain text.
+        """The data of the last pretraining: declared, or the corpus of the last stage on plain text.
 
-        Post-training leaves it as it was. None where nothing is known of the root.
+        Post-training does not change it. None where it is not known of the root.
         """
         declared = self.lineage(name).trained_last
         if declared is not None:

@@ -1,4 +1,4 @@
-"""Do benchmarks agree on the order of models, before and after every model had the same training?
+"""Agreement of benchmarks on the order of models, before and after all models had the same training.
 
 Axes: M models, T tasks, Q = T (T - 1) / 2 pairs of tasks, P = M (M - 1) / 2 pairs of models, B resamples.
 
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.intervals import Interval, check_level, smallest_effect, unknown
+from stemmatics.math.intervals import Interval, check_level, percentile_interval, unknown
 from stemmatics.math.rates import NUM_RESAMPLES
 from stemmatics.math.sums import ratio
 
@@ -47,19 +47,19 @@ class _Signs:
 def _signs(scores_MT: FloatArray) -> _Signs:
     first, second = np.triu_indices(len(scores_MT), k=1)
     sign_PT = np.sign(scores_MT[first] - scores_MT[second])
-    one, other = np.triu_indices(scores_MT.shape[1], k=1)
-    return _Signs(sign_PT[:, one] * sign_PT[:, other], np.abs(sign_PT))
+    first_task, second_task = np.triu_indices(scores_MT.shape[1], k=1)
+    return _Signs(sign_PT[:, first_task] * sign_PT[:, second_task], np.abs(sign_PT))
 
 
 def _mean_tau(agree_BQ: FloatArray, untied_BT: FloatArray) -> FloatArray:
-    """Mean over pairs of tasks [B]; NaN where any of the tasks has no order."""
-    one, other = np.triu_indices(untied_BT.shape[1], k=1)
-    found: FloatArray = ratio(agree_BQ, np.sqrt(untied_BT[:, one] * untied_BT[:, other])).mean(axis=1)
-    return found
+    """Mean over pairs of tasks [B]; NaN where any task has no order."""
+    first, second = np.triu_indices(untied_BT.shape[1], k=1)
+    tau_BQ = ratio(agree_BQ, np.sqrt(untied_BT[:, first] * untied_BT[:, second]))
+    return np.asarray(tau_BQ.mean(axis=1))
 
 
 def mean_kendall(scores_MT: npt.ArrayLike) -> float:
-    """Mean over pairs of tasks of tau-b over models; NaN where a task has no order or is alone."""
+    """Mean over pairs of tasks of tau-b over models; NaN for fewer than two tasks or a task without order."""
     scores = np.asarray(scores_MT, dtype=np.float64)
     if scores.shape[1] < 2 or len(scores) < 2:
         return math.nan
@@ -107,7 +107,7 @@ def agreement(
         (values[1], replicates_2B[1]),
         (values[1] - values[0], replicates_2B[1] - replicates_2B[0]),
     ]
-    intervals = [_percentile(value, found_B, units, unit, level) for value, found_B in sides]
+    intervals = [_percentile(value, replicates_B, units, unit, level) for value, replicates_B in sides]
     return Agreement(intervals[0], intervals[1], intervals[2], num_tasks * (num_tasks - 1) // 2)
 
 
@@ -127,7 +127,7 @@ def _replicates(
         drawn_BF = rng.multinomial(names.size, np.full(names.size, 1 / names.size), size=size)
         counts_BM = drawn_BF[:, where_M].astype(np.float64)
         counts_BP = counts_BM[:, first] * counts_BM[:, second]
-        blocks.append([_mean_tau(counts_BP @ one.agree_PQ, counts_BP @ one.untied_PT) for one in signs])
+        blocks.append([_mean_tau(counts_BP @ each.agree_PQ, counts_BP @ each.untied_PT) for each in signs])
     return np.concatenate(blocks, axis=1)
 
 
@@ -139,9 +139,6 @@ def _percentile(value: float, replicates_B: FloatArray, units: int, unit: str, l
     notes = [f"under {FEWEST_MEASURED} units: coverage may be under 93%"] if units < FEWEST_MEASURED else []
     if kept.size < replicates_B.size:
         notes.append(f"{replicates_B.size - kept.size} of {replicates_B.size} resamples dropped")
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-    return Interval(
-        value, float(lo), float(hi), level, "percentile bootstrap", units, unit,
-        smallest_effect(error, units - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
+    return percentile_interval(
+        value, kept, level=level, method="percentile bootstrap", n=units, unit=unit, notes=notes
+    )

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
+
+from stemmatics.math.scipy_modules import stats
 
 FloatArray = npt.NDArray[np.float64]
 Statistic = Callable[[Any], Any]
@@ -25,12 +26,12 @@ CHUNK_ELEMENTS = 1 << 20
 """Numbers held at once in a chunk of resamples (8 MiB); memory does not grow with the resamples."""
 COMPLEX_STEP = 1e-30
 ROUNDING = 1e-14
-"""Differences under this share of what they are taken from are rounding."""
+"""Relative differences below this are rounding."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What the engine finds for P problems; every field is [P].
+    """Results for P problems; every field is [P].
 
     ``num_undefined`` counts the resamples left out because the statistic does not exist there (0 / 0).
     """
@@ -45,8 +46,8 @@ class Limits:
 def gradient(statistic: Statistic, sums_PC: FloatArray) -> FloatArray:
     """Derivative of the statistic by each sum, [..., P, C], exact to rounding.
 
-    Complex step: f'(x) = Im f(x + ih) / h (Squire and Trapp, SIAM Review 40, 1998). So a statistic is to be
-    made of arithmetic, exp and log; one that leaves the complex plane (abs) is refused.
+    Complex step: f'(x) = Im f(x + ih) / h (Squire and Trapp, SIAM Review 40, 1998). A statistic must
+    consist of arithmetic, exp and log; one that is not complex differentiable (abs) raises TypeError.
     """
     parts = []
     for column in range(sums_PC.shape[-1]):
@@ -73,14 +74,14 @@ def linear_standard_error(
 ) -> FloatArray:
     """Delta-method standard error of a function of sums over G units, [..., P].
 
-    ``sqrt(G / (G - 1) * (sum_i l_i^2 - (sum_i l_i)^2 / G))`` with ``l_i = gradient . x_i``, got from the sums
-    of x and of its products, both taken about the same centre.
+    ``sqrt(G / (G - 1) * (sum_i l_i^2 - (sum_i l_i)^2 / G))`` with ``l_i = gradient . x_i``, computed from
+    the sums of x and of its products, both about the same centre.
     """
     first, second = np.triu_indices(gradient_PC.shape[-1])
     twice = np.where(first == second, 1.0, 2.0)
     terms = gradient_PC[..., first] * gradient_PC[..., second] * twice * products_PM
     spread = terms.sum(-1) - (gradient_PC * sums_PC).sum(-1) ** 2 / num_units
-    # what is left of terms that cancel up to rounding is no variation
+    # terms that cancel up to rounding are no variation
     spread = np.where(spread <= ROUNDING * np.abs(terms).sum(-1), 0.0, spread)
     return np.asarray(np.sqrt(spread * (num_units / (num_units - 1))))
 

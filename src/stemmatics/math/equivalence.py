@@ -1,4 +1,4 @@
-"""Paired proportions: are two models equivalent on the same prompts, different, or is it undetermined?
+"""Paired proportions: whether two models are equivalent on the same prompts, different, or neither is shown.
 
 ``num_gained`` counts prompts where only the second model succeeds, ``num_lost`` where only the first does;
 the difference is (gained - lost) / n, second less first.
@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, check_level, plural, unknown
+from stemmatics.math.scipy_modules import optimize, stats
 from stemmatics.math.sums import FloatArray
 
 FEWEST_FOR_CHI2 = 25
@@ -58,7 +58,7 @@ def _check_counts(num_gained: int, num_lost: int, num_pairs: int) -> None:
     if num_gained < 0 or num_lost < 0 or num_gained + num_lost > num_pairs:
         raise UserError(
             f"{num_gained} gained and {num_lost} lost of {num_pairs} prompts",
-            "discordant pairs are some of all pairs",
+            "there can't be more discordant pairs than pairs",
             "count both over the same prompts",
         )
 
@@ -117,8 +117,8 @@ def paired_score_interval(
 class Equivalence:
     """Two one-sided tests at 5%. ``interval`` is the 90% one that decides equivalence.
 
-    ``smallest_margin``: every margin above it would have passed. ``num_needed``: pairs with which the asked
-    margin would pass in four of five repeats if the models were truly equal and as discordant as seen.
+    ``smallest_margin``: every larger margin would have passed. ``num_needed``: pairs for 80% power at the
+    given margin, if the models are equal and as discordant as observed.
     """
 
     verdict: Literal["equivalent", "different", "undetermined"]
@@ -132,10 +132,10 @@ class Equivalence:
 def equivalence(
     num_gained: int, num_lost: int, num_pairs: int, *, margin: float, unit: str = "prompt"
 ) -> Equivalence:
-    """Are two models within ``margin`` of one another on the same prompts?
+    """Whether two models are within ``margin`` of one another on the same prompts.
 
-    *equivalent*: the 90% paired score interval lies inside (-margin, margin), even where a smaller difference
-    is shown. *different*: not equivalent, and McNemar's test rejects equality at 5%. Else *undetermined*.
+    *equivalent*: the 90% paired score interval lies inside (-margin, margin), even if it shows a smaller
+    difference. *different*: not equivalent, and McNemar's test rejects equality at 5%. Else *undetermined*.
     """
     if not 0 < margin < 1:
         raise UserError(

@@ -91,7 +91,7 @@ class Factorial:
     """The statistics of one set of events; ``n`` of the intervals counts prompts.
 
     ``between_families`` has the same three means with families as units (t over family means under 8
-    families), for what pairs of other families would give; limits are NaN with one family.
+    families), to generalise to other families; limits are NaN with one family.
     """
 
     effect_after_base: Effect
@@ -127,7 +127,7 @@ def factorial(
             families of the mean over their pairs of the mean over the pair's events.
         level: of the intervals.
         num_resamples: 10,000 unless there is a reason.
-        num_flips: sign assignments; up to 20 prompts all are gone through.
+        num_flips: sign assignments; with up to 20 prompts, all are enumerated.
     """
     prompts = np.asarray(prompts_E)
     pairs = np.zeros(prompts.size, dtype=np.int64) if pairs_E is None else np.asarray(pairs_E)
@@ -162,7 +162,7 @@ def factorial(
 
 @dataclass(frozen=True, eq=False)
 class _Design:
-    """Which pair an event belongs to, and what a pair's mean and an event count in the balanced mean."""
+    """The pair of each event, and the weights of pairs and events in the balanced mean."""
 
     pair_names: npt.NDArray[Any]
     where_E: npt.NDArray[np.int64]
@@ -349,9 +349,9 @@ def positive_share(margins_E: FloatArray, *, level: float = 0.95) -> Interval:
 
 
 def states_agree(cells: Cells, tolerance: float = 0.0) -> bool:
-    """Whether the earlier state makes no difference in any event: a degenerate design.
+    """Whether the earlier state makes no difference in any event, so that the design is degenerate.
 
-    Both columns of the 2 x 2 are then the same, the interaction is 0 and the share 1 whatever was trained.
+    Both columns of the 2 x 2 are then equal, the interaction is 0 and the share 1, whatever was trained.
     """
     first = np.abs(cells.base_base_E - cells.descendant_base_E)
     second = np.abs(cells.base_descendant_E - cells.descendant_descendant_E)

@@ -1,28 +1,30 @@
 """A value with its interval, and the intervals that need no resampling: means of a few units, proportions.
 
-Axes: N units, P parts. What each interval is good for, with measured coverage: docs/statistics.md.
+Axes: N units, P parts. When to use which interval, with measured coverage: docs/statistics.md.
 Intervals over documents and prompts are in ``rates``.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.sums import ratio
 
 
 @dataclass(frozen=True)
 class Interval:
-    """An estimate. Unknown numbers are NaN; ``note`` says what a reader has to know beside the number.
+    """An estimate. Unknown numbers are NaN; ``note`` qualifies the number for readers.
 
     ``n`` counts the units that were resampled or averaged, ``unit`` names them. ``smallest_effect`` is the
-    effect that this design finds with power 0.8: (t_(1+level)/2,df + t_.80,df) * standard error.
+    minimum detectable effect at 80% power: (t_(1+level)/2,df + t_.80,df) * standard error.
     """
 
     value: float
@@ -42,7 +44,7 @@ class Interval:
 
 
 def smallest_effect(standard_error: float, degrees: float, level: float = 0.95) -> float:
-    """The effect that a two-sided t test at 1 - level finds in four of five repeats.
+    """Minimum detectable effect of a two-sided t test at 1 - level, at 80% power.
 
     (t_(1+level)/2,df + t_.80,df) * SE; NaN where degrees of freedom are under 1 or the error is unknown.
     """
@@ -52,26 +54,26 @@ def smallest_effect(standard_error: float, degrees: float, level: float = 0.95) 
 
 
 def check_level(level: float) -> None:
-    """Refuse a level that is no probability, such as 95."""
+    """Raise UserError for a level that is not a probability, such as 95."""
     if not 0 < level < 1:
         raise UserError(f"level {level} is not between 0 and 1", "a level is a probability", "give 0.95, say")
 
 
 def plural(unit: str) -> str:
-    """Several of a unit: prompts, families, groups of documents."""
+    """The plural of a unit: prompts, families, groups of documents."""
     head, of, rest = unit.partition(" of ")
     return (f"{head[:-1]}ies" if head.endswith("y") else f"{head}s") + of + rest
 
 
 def unknown(value: float, *, level: float, n: int, unit: str, note: str) -> Interval:
-    """An estimate whose limits nobody knows, and why."""
+    """An estimate with unknown limits, and why they are unknown."""
     return Interval(value, math.nan, math.nan, level, "none", n, unit, math.nan, math.nan, note)
 
 
 def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "seed") -> Interval:
     """Student's interval for a mean; a paired t where the values are paired differences.
 
-    For few units that are each an average of much (seeds, family means). NaN limits under two values.
+    For few units that are each an average of many values (seeds, family means). NaN limits under two values.
     """
     check_level(level)
     x_N = np.asarray(values_N, dtype=np.float64)
@@ -88,18 +90,21 @@ def t_interval(values_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "see
     )  # fmt: skip
 
 
-def paired_t(
-    first_N: npt.ArrayLike, second_N: npt.ArrayLike, *, level: float = 0.95, unit: str = "seed"
+def percentile_interval(
+    value: float,
+    replicates_B: npt.NDArray[np.float64],
+    *,
+    level: float,
+    method: str,
+    n: int,
+    unit: str,
+    notes: Sequence[str],
 ) -> Interval:
-    """Interval for the mean of ``second - first``, measured on the same units."""
-    first, second = np.asarray(first_N, dtype=np.float64), np.asarray(second_N, dtype=np.float64)
-    if first.shape != second.shape:
-        raise UserError(
-            f"{first.size} values against {second.size}",
-            "a paired interval needs the same units on both sides",
-            "match them by unit first",
-        )
-    return t_interval(second - first, level=level, unit=unit)
+    """Equal-tailed quantiles of bootstrap replicates (two or more, all finite); their spread is the error."""
+    lo, hi = np.quantile(replicates_B, [(1 - level) / 2, (1 + level) / 2])
+    error = float(replicates_B.std(ddof=1))
+    effect = smallest_effect(error, n - 1, level)
+    return Interval(value, float(lo), float(hi), level, method, n, unit, effect, error, "; ".join(notes))
 
 
 def combine_independent(
@@ -132,19 +137,16 @@ def combine_independent(
 def wilson(num_successes: int, num_trials: int, *, level: float = 0.95, unit: str = "prompt") -> Interval:
     """Score interval for a proportion (Wilson, JASA 22, 1927); never of width 0. 0 of 20 is [0, 0.161].
 
-    The standard error is the half width over the normal quantile, so that it is positive at 0 and 1 too.
+    The standard error is the half width over the normal quantile, so it is positive at 0 and 1 too.
     """
     check_level(level)
     k, n = num_successes, num_trials
     if not 0 <= k <= n:
-        raise UserError(f"{k} successes of {n}", "a count can't pass its total", "check the two counts")
+        raise UserError(f"{k} successes of {n}", "a count can't exceed its total", "check the two counts")
     if n == 0:
         return unknown(math.nan, level=level, n=0, unit=unit, note=f"no {plural(unit)}")
+    limits: Any = stats.binomtest(k, n).proportion_ci(level, method="wilson")
     z = float(stats.norm.ppf((1 + level) / 2))
-    centre = (k + z * z / 2) / (n + z * z)
-    half = z / (n + z * z) * math.sqrt(k * (n - k) / n + z * z / 4)
-    lo = 0.0 if k == 0 else centre - half
-    hi = 1.0 if k == n else centre + half
-    error = half / z
+    error = float(limits.high - limits.low) / (2 * z)
     effect = float(z + stats.norm.ppf(0.80)) * error
-    return Interval(k / n, lo, hi, level, "Wilson", n, unit, effect, error)
+    return Interval(k / n, float(limits.low), float(limits.high), level, "Wilson", n, unit, effect, error)

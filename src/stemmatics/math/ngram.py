@@ -4,9 +4,8 @@ Sources: Kneser and Ney (1995); Chen and Goodman (1999), section 3 and equation 
 an order, estimated in closed form); Heafield et al. (2013), section 3 (adjusted counts: n-grams
 that begin with the prefix keep their raw counts, since nothing can stand before them).
 
-An n-gram is interned as (id of its first n-1 ids, last id), so a code never exceeds the number of
-training tokens times the vocabulary, whatever the order: it fits 64 bits where the n-gram itself
-would not.
+An n-gram is interned as (id of its first n-1 ids, last id), so a code is never larger than the number
+of training tokens times the vocabulary, whatever the order: it fits 64 bits, the n-gram itself might not.
 
 Axes: T tokens, V vocabulary (the prefix is the extra id V), G n-grams of one order, C contexts of
 one order (the n-grams one shorter; at order 2 the ids themselves).
@@ -94,8 +93,8 @@ class KneserNey:
     def log_probs(self, sequence: ArrayLike) -> Floats:
         """Natural log-probability of each id given the prefix and the ids before it, float64[T].
 
-        The probabilities sum to 1 over the vocabulary in every context. An id that training did
-        not hold gets its share of the lowest order's uniform mass.
+        The probabilities sum to 1 over the vocabulary in every context. An id that was not seen in
+        training gets its share of the lowest order's uniform mass.
 
         Raises:
             ValueError: an id outside [0, vocab_size).
@@ -106,7 +105,7 @@ class KneserNey:
         for n, order in enumerate(self.orders, start=1):
             gram_T = _look_up(order.codes, context_T, ids_T, self.vocab_size)
             total_T = _at(order.total, context_T)
-            # A context that never occurred says nothing: the order below stands.
+            # An unseen context has no distribution of its own: the lower order is used.
             seen_T = total_T > 0
             direct_T = np.divide(
                 _at(order.discounted, gram_T), total_T, out=np.zeros_like(total_T), where=seen_T
@@ -120,7 +119,7 @@ class KneserNey:
 
 @dataclass(frozen=True)
 class _Grams:
-    """The distinct n-grams of one order: code, place of the first and count of each (G).
+    """The distinct n-grams of one order: code, position of the first, and count of each (G).
 
     ``at_token`` (T) says which of them ends at each token, else ABSENT.
     """
@@ -151,7 +150,7 @@ def _joined(sequences: Iterable[ArrayLike], vocab_size: int) -> tuple[Ints, Ints
 
 
 def _shifted(ids_T: Ints) -> Ints:
-    """What ended one position earlier."""
+    """The values one position earlier."""
     return np.concatenate([[ABSENT], ids_T[:-1]])
 
 
@@ -170,9 +169,9 @@ def _unique_grams(context_T: Ints, ids_T: Ints, age_T: Ints, n: int, vocab_size:
 def _look_up(codes_G: Ints, context_T: Ints, ids_T: Ints, vocab_size: int) -> Ints:
     """The n-gram's number at each position, ABSENT where context or n-gram did not occur."""
     codes_T = context_T * (vocab_size + 1) + ids_T
-    place_T = np.searchsorted(codes_G, codes_T)
-    found_T = codes_G[np.minimum(place_T, len(codes_G) - 1)] == codes_T
-    return np.where(found_T & (context_T != ABSENT), place_T, ABSENT)
+    index_T = np.searchsorted(codes_G, codes_T)
+    is_known_T = codes_G[np.minimum(index_T, len(codes_G) - 1)] == codes_T
+    return np.where(is_known_T & (context_T != ABSENT), index_T, ABSENT)
 
 
 def _at(values: Floats, index_T: Ints) -> Floats:
@@ -193,13 +192,13 @@ def _estimate(codes_G: Ints, counts_G: Ints, num_contexts: int, vocab_size: int)
 
 
 def _discounts(counts_G: Ints) -> tuple[float, float, float]:
-    """What is taken from counts 1, 2 and 3 or more (Chen and Goodman 1999, equation 26)."""
-    one, two, three, four = (float(np.count_nonzero(counts_G == k)) for k in (1, 2, 3, 4))
-    if min(one, two, three) == 0:
+    """Discounts of counts 1, 2, and 3 or more (Chen and Goodman 1999, equation 26)."""
+    n1, n2, n3, n4 = (float(np.count_nonzero(counts_G == k)) for k in (1, 2, 3, 4))
+    if min(n1, n2, n3) == 0:
         return FALLBACK_DISCOUNTS
-    base = one / (one + 2 * two)
-    found = (base, 2 - 3 * base * three / two, 3 - 4 * base * four / three)
+    base = n1 / (n1 + 2 * n2)
+    discounts = (base, 2 - 3 * base * n3 / n2, 3 - 4 * base * n4 / n3)
     # A discount of 0 could leave an unseen id without mass, and none may exceed its count.
-    if all(0 < discount <= k for k, discount in enumerate(found, start=1)):
-        return found
+    if all(0 < discount <= k for k, discount in enumerate(discounts, start=1)):
+        return discounts
     return FALLBACK_DISCOUNTS

@@ -1,4 +1,4 @@
-"""Where a model without its base stands: its recovered loss less an offset, with a bar for both.
+"""The loss of a base that is not available: a descendant's recovered loss less an offset, with an error bar.
 
 Axes: N documents, P calibrated pairs.
 """
@@ -23,10 +23,9 @@ KINDS = ("family", "lab", "generation", "pipeline", "recipe_class")
 
 @dataclass(frozen=True)
 class Origin:
-    """What is said of where a descendant comes from.
+    """The declared origin of a descendant.
 
-    ``lab``, ``generation`` and ``pipeline`` that were not declared are the model's own, so that they
-    match no other's.
+    ``lab``, ``generation`` and ``pipeline`` that are not declared are unique to the model.
     """
 
     family: str
@@ -45,8 +44,8 @@ class Origin:
 
 
 def calibration(residuals_P: Sequence[float], origins_P: Sequence[Mapping[str, Any] | Origin]) -> Calibration:
-    """Pairs with known bases as the arrays that the offsets are made from."""
-    rows = [vars(one) if isinstance(one, Origin) else one for one in origins_P]
+    """Pairs with known bases as arrays, for ``offset_for``."""
+    rows = [vars(origin) if isinstance(origin, Origin) else origin for origin in origins_P]
     labels = {kind: np.array([str(row[kind]) for row in rows], dtype=np.str_) for kind in KINDS}
     return Calibration(
         residual_N=np.asarray(residuals_P, dtype=np.float64),
@@ -67,8 +66,8 @@ def place(
 ) -> UnknownBase:
     """The loss of the base behind a recovered model, nats/byte, with its 90% bar.
 
-    The offset is the first that applies (``offset_for``); the document part is the jackknife-t half
-    width of the recovered loss at the bar's level, so that no randomness is in a prediction.
+    The offset is the first that applies (``offset_for``); the document component is the jackknife-t
+    half width of the recovered loss at the bar's level, so that predictions are deterministic.
 
     Args:
         nll_sum_N: nats by document after the fine-tune.
@@ -90,7 +89,7 @@ def place(
 
 
 def other_generations(known: Calibration, origin: Origin) -> list[str]:
-    """Generations of the lab's own pairs when none is of the model's: they are refused as offsets."""
+    """Generations of the lab's pairs if none is the model's own; such pairs are not used as offsets."""
     own = known.lab_N == origin.lab
     if (own & (known.generation_N == origin.generation)).any():
         return []

@@ -1,4 +1,4 @@
-"""Orderings: how far two agree, where they disagree, and which neighbours can't be told apart.
+"""Orderings: agreement of two, pairs that they order differently, and groups of indistinguishable items.
 
 Axes: N items.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval
 from stemmatics.math.rates import NUM_RESAMPLES
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.math.sums import FloatArray
 
@@ -32,7 +32,7 @@ def _pair_of_arrays(first_N: npt.ArrayLike, second_N: npt.ArrayLike) -> tuple[Fl
 
 
 def _no_order(x_N: FloatArray, y_N: FloatArray) -> bool:
-    """Whether there is nothing to correlate: a side unknown, or all of one value."""
+    """Whether a correlation is undefined: a value is unknown, or all values of a side are equal."""
     return x_N.size < 2 or bool(np.isnan([x_N, y_N]).any()) or np.ptp(x_N) == 0 or np.ptp(y_N) == 0
 
 
@@ -84,28 +84,28 @@ class Reversal:
 def rank_reversals(first_N: npt.ArrayLike, second_N: npt.ArrayLike) -> list[Reversal]:
     """Pairs of items that two measurements order oppositely, largest second gap first; ties are none."""
     x_N, y_N = _pair_of_arrays(first_N, second_N)
-    found = []
+    reversals = []
     for i in range(x_N.size):
         for j in range(x_N.size):
             first_gap, second_gap = float(x_N[j] - x_N[i]), float(y_N[j] - y_N[i])
             if first_gap > 0 > second_gap:
-                found.append(Reversal(i, j, first_gap, second_gap))
-    return sorted(found, key=lambda reversal: reversal.second_gap)
+                reversals.append(Reversal(i, j, first_gap, second_gap))
+    return sorted(reversals, key=lambda reversal: reversal.second_gap)
 
 
 def indistinguishable_groups(
     values_N: npt.ArrayLike, differences: Mapping[tuple[int, int], Interval]
 ) -> list[tuple[int, ...]]:
-    """The largest groups of items of which no two can be told apart, items and groups in order of value.
+    """The largest groups of pairwise indistinguishable items, items and groups in order of value.
 
-    "Not told apart" is not transitive, so groups may overlap: with 0 and 1 alike, 1 and 2 alike, 0 and 2
-    apart, the groups are (0, 1) and (1, 2). They are the maximal cliques of the graph of pairs that are
-    joined (Bron and Kerbosch, Communications of the ACM 16, 1973).
+    Being indistinguishable is not transitive, so groups may overlap: if 0 and 1 are, 1 and 2 are, but 0
+    and 2 differ, the groups are (0, 1) and (1, 2). They are the maximal cliques of the graph of
+    indistinguishable pairs (Bron and Kerbosch, Communications of the ACM 16, 1973).
 
     Args:
         values_N: what the items are ordered by.
         differences: for each pair (i, j) with i < j, the interval of its difference. A pair whose interval
-            excludes 0 is told apart; one with unknown limits is not.
+            excludes 0 is distinguishable; one with unknown limits is not.
     """
     order = [int(i) for i in np.argsort(np.asarray(values_N, dtype=np.float64), kind="stable")]
     alike: dict[int, set[int]] = {i: set() for i in order}
@@ -114,8 +114,8 @@ def indistinguishable_groups(
             if (i, j) not in differences:
                 raise UserError(
                     f"no interval for the pair ({i}, {j})",
-                    "items are joined or kept apart pair by pair",
-                    "give every pair's difference",
+                    "every pair of items is compared",
+                    "give the difference of every pair",
                 )
             if not differences[i, j].excludes(0.0):
                 alike[i].add(j)

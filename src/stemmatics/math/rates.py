@@ -38,7 +38,7 @@ class Settings(TypedDict, total=False):
 def _unit_rows(
     columns_NPC: npt.ArrayLike, groups_N: npt.ArrayLike | None, unit: str
 ) -> tuple[FloatArray, str]:
-    """Rows added up by group, and what one of the results is called."""
+    """Sums of rows by group, and the name of the resulting unit."""
     columns = np.asarray(columns_NPC, dtype=np.float64)
     if groups_N is None:
         return columns, unit
@@ -67,10 +67,10 @@ def bootstrap_many(
         method: see ``bootstrap_limits``; with 2 to 4 units it is the jackknife-t in any case.
         level: of the intervals.
         num_resamples: 10,000 unless there is a reason.
-        unit: what a row is called.
+        unit: name of a row.
 
-    With fewer than two units the limits are NaN; where units do not differ at all (a model against itself)
-    the interval is the value alone, and the note says so.
+    With fewer than two units the limits are NaN; where all units are equal (a model against itself) the
+    interval is the value alone, and the note says so.
     """
     check_level(level)
     columns_GPC, unit = _unit_rows(columns_NPC, groups, unit)
@@ -97,7 +97,7 @@ def bootstrap_many(
 
 
 def _with_note(interval: Interval, num_undefined: int, num_resamples: int) -> Interval:
-    """The interval with what its reader has to know."""
+    """The interval with notes on its reliability."""
     notes = []
     if math.isnan(interval.value):
         notes.append("unknown: a value is missing or a denominator is 0")
@@ -110,12 +110,6 @@ def _with_note(interval: Interval, num_undefined: int, num_resamples: int) -> In
     if num_undefined and not math.isnan(interval.value):
         notes.append(f"{num_undefined} of {num_resamples} resamples undefined, left out")
     return replace(interval, note="; ".join(notes))
-
-
-def bootstrap(columns_NC: npt.ArrayLike, statistic: Statistic, **settings: Unpack[Settings]) -> Interval:
-    """``bootstrap_many`` for one problem with columns [N, C]."""
-    columns_NPC = np.asarray(columns_NC, dtype=np.float64)[:, None, :]
-    return bootstrap_many(columns_NPC, statistic, **settings)[0]
 
 
 def ratio_of_sums(sums: FloatArray) -> FloatArray:
@@ -180,8 +174,8 @@ def ratios_of_means(
 ) -> list[Interval]:
     """Shares: sum of ``part`` over sum of ``whole`` on the same N units, P problems; never clipped.
 
-    All NaN where the interval of the denominator's mean, from the same resamples, holds 0: a share of
-    nothing is not known.
+    All NaN where the interval of the denominator's mean, from the same resamples, holds 0:
+    the share is then undefined.
     """
     shares_NPC = _stack(part_NP, whole_NP)
     wholes_NPC = _stack(shares_NPC[..., 1], np.ones(shares_NPC.shape[:2]))
@@ -212,15 +206,10 @@ def paired_difference(
     return paired_differences(first_nll_N, second_nll_N, num_bytes_N, second_num_bytes_N, **settings)[0]
 
 
-def ratio_of_means(part_N: npt.ArrayLike, whole_N: npt.ArrayLike, **settings: Unpack[Settings]) -> Interval:
-    """``ratios_of_means`` of one problem."""
-    return ratios_of_means(part_N, whole_N, **settings)[0]
-
-
 def mean_interval(values_N: npt.ArrayLike, **settings: Unpack[Settings]) -> Interval:
     """Plain mean over units; with groups, the mean over rows with whole groups resampled.
 
-    Not for proportions near 0 or 1, where all rows can agree by chance: those are ``wilson``'s.
+    Not for proportions near 0 or 1, where all rows can agree by chance: use ``wilson``.
     """
     values = np.asarray(values_N, dtype=np.float64)
     return loss_rate(values, np.ones(values.shape), **settings)

@@ -1,4 +1,4 @@
-"""Do two orders of the same models come closer the more kinds of text they are measured on?
+"""Agreement of two orders of the same models, by the number of text registers they are measured on.
 
 Axes: R registers, M models, S subsets of registers.
 """
@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.math.intervals import Interval, unknown
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.math.sums import FloatArray
 
@@ -20,14 +20,14 @@ MOST_SUBSETS = 20
 
 
 def subsets(num_registers: int, size: int, rng: np.random.Generator) -> npt.NDArray[np.bool_]:
-    """Choices of ``size`` registers, [S, R]: all of them, or ``MOST_SUBSETS`` drawn without repeats."""
+    """Choices of ``size`` registers, [S, R]: all of them, or ``MOST_SUBSETS`` drawn without replacement."""
     every = list(itertools.combinations(range(num_registers), size))
     if len(every) > MOST_SUBSETS:
         drawn = rng.choice(len(every), size=MOST_SUBSETS, replace=False)
-        every = [every[int(place)] for place in np.sort(drawn)]
+        every = [every[int(row)] for row in np.sort(drawn)]
     chosen_SR = np.zeros((len(every), num_registers), dtype=np.bool_)
-    for place, registers in enumerate(every):
-        chosen_SR[place, list(registers)] = True
+    for row, registers in enumerate(every):
+        chosen_SR[row, list(registers)] = True
     return chosen_SR
 
 
@@ -69,7 +69,7 @@ def agreement_by_registers(
     """
     native, rebased = np.asarray(native_RM, dtype=np.float64), np.asarray(rebased_RM, dtype=np.float64)
     bytes_R = np.asarray(num_bytes_R, dtype=np.float64)
-    found = []
+    intervals = []
     for size in range(1, len(bytes_R) + 1):
         chosen_SR = subsets(len(bytes_R), size, rng)
         native_SM = subset_losses(native, bytes_R, chosen_SR)
@@ -83,15 +83,14 @@ def agreement_by_registers(
             return mean_spearman(both[0][:, models], both[1][:, models])
 
         interval = family_bootstrap(families_M, statistic, rng=rng, num_resamples=num_resamples)
-        found.append(limits_if_varied(interval))
-    return found
+        intervals.append(limits_if_varied(interval))
+    return intervals
 
 
 def limits_if_varied(interval: Interval) -> Interval:
     """The interval, without limits where every resample gave one value.
 
-    Two families can be drawn in one way only: limits that meet would claim certainty where nothing
-    is known.
+    Two families can be drawn in one way only: equal limits would claim a certainty that is not there.
     """
     if interval.lo < interval.hi or math.isnan(interval.lo):
         return interval

@@ -10,9 +10,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from stemmatics.math.intervals import Interval, check_level, combine_independent, unknown
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.sums import FloatArray
 
 UNIT = "run"
@@ -52,7 +52,7 @@ def pooled_deviation(arms: Iterable[FloatArray], *, level: float = 0.95) -> Inte
 
 
 def run_component(noise: Interval, num_runs: Iterable[int]) -> Interval:
-    """The run noise of a sum or difference of arms as a part of its own: 0 with its standard error.
+    """The run noise of a sum or difference of arms as a component: 0 with its standard error.
 
     Each arm is a mean over its runs: ``s x sqrt(sum of 1 / R)``; a t interval with the degrees that the
     pooled deviation has.
@@ -70,8 +70,8 @@ def with_runs(documents: Interval, component: Interval) -> Interval:
 
     Distances to the limits add up in quadrature (the method of variance estimates recovery: Zou and
     Donner, Statistics in Medicine 27, 2008), which keeps the documents' skew. A t interval on Welch
-    and Satterthwaite degrees covered 91% here where two arms had two runs each; this one is on the
-    wide side. Unknown limits where the run component is: document noise alone would be too narrow.
+    and Satterthwaite degrees covered 91% here where two arms had two runs each; this one is
+    conservative. Unknown limits where the run component is: document noise alone would be too narrow.
     """
     if math.isnan(component.standard_error):
         note = "run noise is unknown: no arm has two runs"

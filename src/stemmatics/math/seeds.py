@@ -13,13 +13,20 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
-from stemmatics.math.intervals import Interval, combine_independent, smallest_effect, t_interval, unknown
+from stemmatics.math.intervals import (
+    Interval,
+    combine_independent,
+    percentile_interval,
+    t_interval,
+    unknown,
+)
 from stemmatics.math.rates import NUM_RESAMPLES, mean_interval
 from stemmatics.math.sums import FloatArray, sum_by_label
 
 MOST_FOR_EXACT = 20
-"""2^20 sign assignments are a second's work; beyond it the Monte Carlo test serves."""
+"""2^20 sign assignments take about a second; use the Monte Carlo test beyond that."""
 FEW_FAMILIES = 8
+FAMILY_BOOTSTRAP = "family percentile bootstrap"
 TIE = 1e-12
 CHUNK_ELEMENTS = 1 << 20
 
@@ -30,7 +37,7 @@ FamilyStatistic = Callable[[npt.NDArray[np.int64], npt.NDArray[np.generic]], flo
 class SignFlip:
     """A two-sided sign-flip test of "symmetric about 0".
 
-    ``smallest_p`` is the least p-value that n values can reach: 0.25 at 3 seeds, 0.0078 at 8.
+    ``smallest_p`` is the smallest p-value that n values can reach: 0.25 at 3 seeds, 0.0078 at 8.
     """
 
     value: float
@@ -51,7 +58,7 @@ def sign_flip_exact(values_N: npt.ArrayLike) -> SignFlip:
     if n > MOST_FOR_EXACT:
         raise UserError(
             f"{n} values are too many for the exact sign-flip test",
-            f"it goes through all 2^{n} sign assignments",
+            f"it enumerates all 2^{n} sign assignments",
             "use sign_flip_monte_carlo",
         )
     if n == 0 or np.isnan(x_N).any():
@@ -92,7 +99,7 @@ def sign_flip_monte_carlo(
 
 @dataclass(frozen=True)
 class Crossed:
-    """The mean over prompts x seeds with its two sources of noise, apart and combined."""
+    """The mean over prompts x seeds with its two sources of noise, separate and combined."""
 
     seeds: Interval
     prompts: Interval
@@ -105,7 +112,7 @@ def crossed_prompts_seeds(
     """Every prompt measured under every seed, [Q, S].
 
     ``seeds`` is a t interval on the S seed means, never a bootstrap of three; ``prompts`` resamples the Q
-    prompt means; ``combined`` adds both variances. It counts the residual twice, which errs on the wide side
+    prompt means; ``combined`` adds both variances. It counts the residual twice, which is conservative
     (Owen, Annals of Applied Statistics 1, 2007).
     """
     x_QS = np.asarray(values_QS, dtype=np.float64)
@@ -136,7 +143,7 @@ def family_interval(
     rng: np.random.Generator,
     level: float = 0.95,
 ) -> Interval:
-    """Family-balanced mean: every family counts the same, whatever the number of its models.
+    """Family-balanced mean: every family has the same weight, whatever the number of its models.
 
     From 8 families on, families are resampled; under 8 it is a t interval on family means, noted "few
     families".
@@ -162,8 +169,8 @@ def family_bootstrap(
         families_N: label of each model's family.
         statistic: called with ``(models, families)``: indices into the N models, repeated where a family is
             drawn more than once, and their family labels. Copies carry one label, so that leaving out a label
-            leaves out all copies; a pair of equal indices is a model with its own copy and is not to be
-            used (``distinct_pairs``). Returns NaN where it does not exist.
+            leaves out all copies; a pair of equal indices is a model with its own copy, which no statistic
+            should use. Returns NaN where it does not exist.
         rng: the only source of randomness.
         level: of the interval.
         num_resamples: draws.
@@ -192,17 +199,6 @@ def family_bootstrap(
         notes.append(f"{num_resamples - kept.size} of {num_resamples} resamples dropped")
     if kept.size < 2 or math.isnan(value):
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-
-    return Interval(
-        value, float(lo), float(hi), level, "family percentile bootstrap", num_families, "family",
-        smallest_effect(error, num_families - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
-
-
-def distinct_pairs(models_M: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Positions (i, j), i < j, of all pairs in a resample that are not one model and its own copy."""
-    first, second = np.triu_indices(models_M.size, k=1)
-    apart = models_M[first] != models_M[second]
-    return first[apart], second[apart]
+    return percentile_interval(
+        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+    )

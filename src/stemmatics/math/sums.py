@@ -1,4 +1,4 @@
-"""Sums of nats, bytes and tokens, and the ratios taken from them, last.
+"""Sums of nats, bytes and tokens, and ratios of sums.
 
 Axes: N documents (or other units), C columns, G labels.
 """
@@ -25,7 +25,7 @@ def ratio(numerator: npt.ArrayLike, denominator: npt.ArrayLike) -> FloatArray:
 
 
 def nats_per_byte(nll_sum_N: npt.ArrayLike, num_bytes_N: npt.ArrayLike) -> float:
-    """Ratio of sums in nats per byte: all nats over all bytes, so long documents weigh as they should.
+    """Ratio of sums in nats per byte: all nats over all bytes, so documents count by their length.
 
     NaN where there are no bytes. ``num_bytes_N`` may as well be tokens; the unit follows.
     """
@@ -37,27 +37,6 @@ def nats_per_byte(nll_sum_N: npt.ArrayLike, num_bytes_N: npt.ArrayLike) -> float
             "take both from the same rows",
         )
     return float(ratio(nll_N.sum(), bytes_N.sum()))
-
-
-def weighted_mean(means_N: npt.ArrayLike, weights_N: npt.ArrayLike) -> float:
-    """Mean of means, each weighted by what it is a mean over: sum(w * m) / sum(w).
-
-    An entry of weight 0 does not count, even where its own mean is unknown (NaN). NaN if no weight is left.
-    """
-    m_N, w_N = np.asarray(means_N, dtype=np.float64), np.asarray(weights_N, dtype=np.float64)
-    if m_N.shape != w_N.shape:
-        raise UserError(
-            f"{m_N.shape} means but {w_N.shape} weights",
-            "every mean needs its weight",
-            "give one weight a mean",
-        )
-    counted = w_N != 0
-    return float(ratio((m_N[counted] * w_N[counted]).sum(), w_N[counted].sum()))
-
-
-def bits_from_nats(nats: npt.ArrayLike) -> FloatArray:
-    """Nats to bits: divide by ln 2."""
-    return np.asarray(nats, dtype=np.float64) / NATS_PER_BIT
 
 
 def nats_from_bits(bits: npt.ArrayLike) -> FloatArray:

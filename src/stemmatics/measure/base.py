@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -34,12 +34,19 @@ class Tables(Protocol):
 
 @dataclass(frozen=True)
 class Findings:
-    """How a measure presents its results."""
+    """How a measure presents its results.
+
+    ``charts`` may be a function that returns them: only a page needs them, and they are slow to make.
+    """
 
     sentences: Sequence[Sentence] = ()
     tables: Sequence[Table] = ()
-    charts: Sequence[Chart] = ()
+    charts: Sequence[Chart] | Callable[[], Sequence[Chart]] = ()
     failures: Sequence[str] = field(default_factory=tuple)
+
+    def draw(self) -> Sequence[Chart]:
+        """The charts, made now if they were not before."""
+        return self.charts() if callable(self.charts) else self.charts
 
 
 class Measure(Protocol):

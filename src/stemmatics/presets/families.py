@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from stemmatics.core.corpora import Corpus
+from stemmatics.core.presets import preset
 from stemmatics.core.scoring import Scoring
 from stemmatics.core.stemma import Source, Stemma
 
 
 def _heldout() -> dict[str, Corpus]:
-    """Text that every machine with Python has; change it for your own."""
+    """Text that every machine with Python has; replace it with your own."""
     return {"heldout": Corpus(generator="python", params={"part": "heldout"}, register_field="register")}
 
 
@@ -24,6 +23,7 @@ def _stemma(name: str, checkpoints: dict[str, Source]) -> Stemma:
     )
 
 
+@preset("smollm2", "SmolLM2-135M and its instruction-tuned release")
 def smollm2() -> Stemma:
     """SmolLM2-135M and its instruction-tuned release."""
     source = "HuggingFaceTB/SmolLM2-135M"
@@ -39,6 +39,7 @@ def smollm2() -> Stemma:
     )
 
 
+@preset("olmo2", "OLMo-2 1B and its SFT, DPO and instruct releases")
 def olmo2() -> Stemma:
     """OLMo-2 1B and its released stages."""
     source = "allenai/OLMo-2-0425-1B"
@@ -54,6 +55,7 @@ def olmo2() -> Stemma:
     )
 
 
+@preset("pythia", "Pythia-160M at three steps of its pretraining")
 def pythia() -> Stemma:
     """Pythia-160M along its pretraining."""
     source = "EleutherAI/pythia-160m"
@@ -67,6 +69,7 @@ def pythia() -> Stemma:
     )
 
 
+@preset("qwen2.5", "Qwen2.5-0.5B, its instruction-tuned and its coder release")
 def qwen25() -> Stemma:
     """Qwen2.5-0.5B, its instruction-tuned and its coder release."""
     lab = {"family": "qwen2.5", "lab": "qwen"}
@@ -78,11 +81,3 @@ def qwen25() -> Stemma:
             "coder": Source(source="Qwen/Qwen2.5-Coder-0.5B", base="base", regime="cpt", **lab),
         },
     )
-
-
-PRESETS: dict[str, Callable[[], Stemma]] = {
-    "smollm2": smollm2,
-    "olmo2": olmo2,
-    "pythia": pythia,
-    "qwen2.5": qwen25,
-}

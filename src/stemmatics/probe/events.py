@@ -43,7 +43,7 @@ class Events:
     """First disagreements of a pair on prompts, with control supports; or the events of a manifest."""
 
     def group(self, fact: Fact) -> str:
-        """Batching key: one load a pair."""
+        """Batching key: one load per pair."""
         return pair_key(fact)
 
     def cost(self, fact: Fact) -> Cost:
@@ -52,7 +52,7 @@ class Events:
         return forward_cost(fact.needs["base"], 2 * tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row a prompt and support; prefixes and tokens go to ``private/``."""
+        """One row per prompt and support; prefixes and tokens go to ``private/``."""
         if is_undamaged(facts[0], context):
             yield from each(facts, lambda fact: _undamaged(fact, context))
             return
@@ -123,7 +123,7 @@ def _stored(
     without_event: Mapping[int, str],
     context: Context,
 ) -> Made:
-    documents = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+    documents = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
 
     def row(index: int, outcome: str, event: Event | None = None) -> dict[str, Any]:
         return {

@@ -20,7 +20,7 @@ class Forced:
     """Judges the replies of the unmodified descendant after each of the two tokens."""
 
     def group(self, fact: Fact) -> str:
-        """Batching key: one load a descendant."""
+        """Batching key: one load per descendant."""
         return fact.needs["descendant"].key
 
     def cost(self, fact: Fact) -> Cost:
@@ -29,7 +29,7 @@ class Forced:
         return forward_cost(fact.needs["descendant"], tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row an event whose item has a rule; the replies are not stored."""
+        """One row per event whose item has a rule; the replies are not stored."""
         decoder = greedy_decoder(load_merged(facts[0].needs["descendant"], context), context)
 
         def made(fact: Fact) -> Made:

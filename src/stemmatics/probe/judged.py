@@ -1,4 +1,4 @@
-"""Facts about refusals as a judge checkpoint sees them."""
+"""Refusals of a checkpoint as classified by a judge checkpoint."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from stemmatics.probe.sources import load_checkpoint, records_of
 
 
 class Judged:
-    """Replies are made again, shown to the judge, and forgotten; its word is the row's ``outcome``."""
+    """Replies are generated, classified by the judge and not stored; ``outcome`` is the judge's class."""
 
     def group(self, fact: Fact) -> str:
-        """One load a checkpoint."""
+        """Batching key: facts of one checkpoint share one model load."""
         return fact.needs["checkpoint"].key
 
     def cost(self, fact: Fact) -> Cost:
@@ -58,22 +58,24 @@ def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
         )
     )
     judge = load_checkpoint(fact.needs["judge"], context)
-    asked = [(_request(items[reply.index], reply.index), reply.text) for reply in replies]
-    said = judgements(judge, asked, token_budget=context.numerics.token_budget)
+    exchanges = [(_request(items[reply.index], reply.index), reply.text) for reply in replies]
+    verdicts = judgements(judge, exchanges, token_budget=context.numerics.token_budget)
     ids = item_ids(fact, context)
-    rows = [_row(items, ids, reply, word) for reply, word in zip(replies, said, strict=True)]
+    rows = [_row(items, ids, reply, verdict) for reply, verdict in zip(replies, verdicts, strict=True)]
     return JUDGED.table("items", rows)
 
 
 def _request(item: Mapping[str, Any], index: int) -> str:
-    """What was asked, as text: the last turn of a conversation."""
+    """The request as text: the last turn of a conversation."""
     prompt = prompt_of(item, index)
     return prompt if isinstance(prompt, str) else str(prompt[-1]["content"])
 
 
-def _row(items: Sequence[Mapping[str, Any]], ids: Sequence[str], reply: Reply, word: str) -> dict[str, Any]:
+def _row(
+    items: Sequence[Mapping[str, Any]], ids: Sequence[str], reply: Reply, verdict: str
+) -> dict[str, Any]:
     kind = classify_reply(reply.text)
-    outcome = str(kind) if kind is ReplyKind.EMPTY else word
+    outcome = str(kind) if kind is ReplyKind.EMPTY else verdict
     return {
         "index": reply.index,
         "item_id": ids[reply.index],
@@ -88,5 +90,5 @@ def _row(items: Sequence[Mapping[str, Any]], ids: Sequence[str], reply: Reply, w
 
 def item_ids(fact: Fact, context: Context) -> list[str]:
     """Document ids of a fact's corpus, by index."""
-    ids: list[str] = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+    ids: list[str] = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
     return ids

@@ -1,4 +1,4 @@
-"""Facts about the refusal matcher on replies that a reader has labelled."""
+"""The refusal matcher on replies that a reader has labelled."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def _matched(fact: Fact, context: Context) -> pa.Table:
     for index, item in enumerate(records_of(fact.needs["corpus"])()):
         if not isinstance(item.get("reply"), str) or item.get("label") not in LABELS:
             raise UserError(
-                f"labelled reply {index} is not one",
-                f"it needs a text `reply` and a `label` among {', '.join(LABELS)}",
-                "Mend that record",
+                f"record {index} is not a labelled reply",
+                f"it needs a string `reply` and a `label` that is one of {', '.join(LABELS)}",
+                "Fix that record",
             )
         outcome = classify_reply(item["reply"])
         rows.append(

@@ -32,7 +32,7 @@ class NoiseScale:
     """Scales the noise of ``alter`` until the base has lost as much as the descendant."""
 
     def group(self, fact: Fact) -> str:
-        """Batching key: one load a base."""
+        """Batching key: one load per base."""
         return fact.needs["base"].key
 
     def cost(self, fact: Fact) -> Cost:
@@ -42,7 +42,7 @@ class NoiseScale:
         return forward_cost(fact.needs["base"], int(10 * num_tokens(corpus) * share))
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row a fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
+        """One row per fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
         base = load_merged(facts[0].needs["base"], context)
         weights = {
             name: weight.detach().clone()

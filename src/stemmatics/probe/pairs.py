@@ -76,13 +76,13 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
     """Whether a floor's noise has scale 0, because the descendant lost nothing."""
     if "noise" not in fact.needs:
         return False
-    (row,) = context.ledger.read("noise_scale", fact.needs["noise"].key).to_pylist()
+    (row,) = context.ledger.read(fact.needs["noise"].key, "noise_scale").to_pylist()
     return not row["scale"]
 
 
 def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
     """A copy of the base with noise of the scale of a ``noise_scale`` fact; unchanged at scale 0."""
-    (row,) = context.ledger.read("noise_scale", noise.key).to_pylist()
+    (row,) = context.ledger.read(noise.key, "noise_scale").to_pylist()
 
     def make() -> Loaded:
         damaged_copy = copy_of(base)
@@ -96,7 +96,10 @@ def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
 
 def copy_of(loaded: Loaded) -> Loaded:
     """The same checkpoint with weights of its own, which may be changed."""
-    return replace(loaded, model=copy.deepcopy(loaded.model))
+    copied = replace(loaded, model=copy.deepcopy(loaded.model))
+    # nobody changes the tokenizer, and checking it again takes a second
+    vars(copied)["text_tokenizer"] = loaded.text_tokenizer
+    return copied
 
 
 def add_noise(loaded: Loaded, scale: float, seed: int) -> None:

@@ -51,8 +51,8 @@ def _row(fact: Fact, context: Context) -> dict[str, object]:
 
 def _sums(fact: Fact, context: Context) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.str_]]:
     """Nats, bytes and groups of the documents that were scored."""
-    scores = context.ledger.read("scores", fact.key)
-    documents = context.ledger.read("documents", fact.needs["corpus"].key)
+    scores = context.ledger.read(fact.key, "scores")
+    documents = context.ledger.read(fact.needs["corpus"].key, "documents")
     groups = documents["group"].take(pc.index_in(scores["index"], documents["index"]))
     kept = pc.greater(scores["num_tokens"], 0).to_numpy(zero_copy_only=False)
     columns = (np.asarray(scores[name].to_numpy(), np.float64)[kept] for name in ("nll_sum", "num_bytes"))

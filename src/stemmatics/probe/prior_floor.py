@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from stemmatics.core.facts import Fact
 from stemmatics.facts.prior import UNCORRECTED
 from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS, PRIOR_FLOOR, NoiseKind
@@ -71,10 +73,10 @@ def _target(fact: Fact, context: Context) -> tuple[float, str]:
     totals = []
     for role in ("old", "new"):
         key = fact.needs[role].key
-        refusal = context.ledger.read("prior_model", key).to_pylist()[0]["refusal"]
+        refusal = context.ledger.read(key, "prior_model").to_pylist()[0]["refusal"]
         if refusal:
             return math.nan, refusal
-        sums = context.ledger.read("prior_sums", key).to_pylist()
+        sums = context.ledger.read(key, "prior_sums").to_pylist()
         rows = [row for row in sums if row["arm"] == UNCORRECTED]
         totals.append((sum(row["nll_sum"] for row in rows), sum(row["num_tokens"] for row in rows)))
     (old, tokens), (new, _) = totals
@@ -104,19 +106,24 @@ def _variants(
     return sums, fits, damage
 
 
-def noise_of(loaded: Loaded, states: HeadPass, kind: NoiseKind, seed: int) -> Any:
-    """The noise of one seed on the supported rows, (S, D)."""
+def whole_noise(loaded: Loaded, states: HeadPass, kind: NoiseKind, seed: int) -> Tensor:
+    """The noise of one seed on all rows of the head, (V, D)."""
     weight_VD = loaded.model.get_output_embeddings().weight
     noise_VD = head_noise(tuple(weight_VD.shape), seed)
     if kind == CENTRED:
         noise_VD = centred(noise_VD, states.positions["FIT"].mean_state()[0])
+    return noise_VD
+
+
+def on_support(noise_VD: Tensor, states: HeadPass) -> Tensor:
+    """The supported rows of a noise, (S, D)."""
     return noise_VD if len(states.ids_S) == len(noise_VD) else noise_VD[states.ids_S]
 
 
 def _damage(
     loaded: Loaded, states: HeadPass, which: tuple[NoiseKind, int], target: float, guess: float | None
 ) -> tuple[HeadPass | None, dict[str, Any]]:
-    noise_SD = noise_of(loaded, states, *which)
+    noise_SD = on_support(whole_noise(loaded, states, *which), states)
     result = match(states.head, states.positions["EVAL"], noise_SD, target, guess=guess)
     row = {
         "sigma": None if math.isnan(result.sigma) else result.sigma,

@@ -18,7 +18,7 @@ def _path(fact: Fact, context: Context) -> Path:
 
 
 def write_events(fact: Fact, context: Context, events: Iterable[Event]) -> str:
-    """Write one line an event, in the form of a manifest; returns the file's hash."""
+    """Write one line per event, in the form of a manifest; returns the file's hash."""
     lines = [
         json.dumps(
             {

@@ -1,4 +1,4 @@
-"""Facts about what a checkpoint says: greedy replies to items, judged and forgotten."""
+"""Greedy replies of a checkpoint to items, classified by rules; the replies themselves are not stored."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ from stemmatics.probe.sources import load_checkpoint, records_of
 class Replies:
     """Items are records with ``prompt`` or ``messages``, ``category``, ``accepted`` or ``instructions``.
 
-    Right is a reply that gives an accepted answer and follows all instructions, and is no refusal.
+    A reply is correct if it is no refusal, gives an accepted answer and follows all instructions.
     """
 
     def group(self, fact: Fact) -> str:
-        """One load a checkpoint."""
+        """Batching key: facts of one checkpoint share one model load."""
         return fact.needs["checkpoint"].key
 
     def cost(self, fact: Fact) -> Cost:
-        """Prompts and the longest replies that are allowed."""
+        """Prompts and replies of the maximal length."""
         corpus = fact.needs["corpus"]
-        replies = int(corpus.params["num_documents"]) * int(fact.params["max_new_tokens"])
-        return forward_cost(fact.needs["checkpoint"], num_tokens(corpus) + replies)
+        reply_tokens = int(corpus.params["num_documents"]) * int(fact.params["max_new_tokens"])
+        return forward_cost(fact.needs["checkpoint"], num_tokens(corpus) + reply_tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row an item. The replies themselves are not stored."""
+        """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
         tokenizer = TextTokenizer(loaded.tokenizer)
         yield from each(
-            facts, lambda fact: Made(fact, {"items": self._ask(fact, loaded, tokenizer, context)})
+            facts, lambda fact: Made(fact, {"items": self._items(fact, loaded, tokenizer, context)})
         )
 
-    def _ask(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
+    def _items(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())
-        ids = context.ledger.read("documents", fact.needs["corpus"].key)["doc_id"].to_pylist()
+        ids = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
         prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
         rows = []
         replies = generate(
@@ -82,14 +82,14 @@ class Replies:
 
 
 def prompt_of(item: Mapping[str, Any], index: int) -> Any:
-    """What an item asks: its messages, else its plain prompt. Raises UserError where there is neither."""
+    """The prompt of an item: its messages, else its plain prompt. Raises UserError if it has neither."""
     for name in ("messages", "prompt"):
         if item.get(name):
             return item[name]
     raise UserError(
-        f"item {index} has no question",
-        "a record of items needs `prompt` or `messages`",
-        f"Give one of them; the record has {', '.join(sorted(item))}",
+        f"item {index} has no prompt",
+        "an item needs `prompt` or `messages`",
+        f"Add one of them; the record has {', '.join(sorted(item))}",
     )
 
 

@@ -12,14 +12,14 @@ from stemmatics.report.page import part_slug
 from stemmatics.report.theme import WIDTH, config, for_drawing
 from stemmatics.store.files import write_bytes
 
-# two pixels a point: sharp on slides and screens
+# two pixels per point: sharp on slides and screens
 _PNG_SCALE = 2.0
 
 
 def write_figures(content: Content, folder: Path) -> list[Path]:
     """Each chart as ``FOLDER/MEASURE-CHART-CORPUS.svg``, ``.png`` (white background) and ``.pdf``.
 
-    A specification may not load data from elsewhere: its data must be in it.
+    Specifications must contain their data; they may not load any.
     """
     paths: list[Path] = []
     for section in content.sections:

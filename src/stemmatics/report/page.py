@@ -1,4 +1,4 @@
-"""The report as one HTML file that asks the network for nothing."""
+"""The report as one HTML file that makes no network requests."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def _environment() -> Environment:
 
 
 def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Claim]]:
-    """The page and the claims that it prints, once each, in order. The same content, the same page.
+    """The page and the claims that it prints, once each, in order. Deterministic.
 
-    ``drawn=False`` leaves out the charts' still pictures (seconds), which no comparison looks at: they
-    are as wide as a machine's fonts.
+    ``drawn=False`` leaves out the charts' still pictures, which take seconds and are never compared:
+    their widths depend on the machine's fonts.
     """
     printer = Printer(content.results)
     environment = _environment()
@@ -58,7 +58,7 @@ def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Clai
         ],
         style=_trusted("style.css"),
         script=_trusted("page.js"),
-        # 0.9 MB that a page without charts can do without
+        # 0.9 MB that a page without charts does not need
         library=_library() if any(section["charts"] for section in sections) else "",
         licences=_source("licences.txt"),
         themes={"light": config(font=PAGE_FONT), "dark": config(dark=True, font=PAGE_FONT)},

@@ -1,4 +1,4 @@
-"""Printed numbers: how a claim, an interval or a name becomes HTML or text, and which were printed."""
+"""Printed numbers: claims, intervals and names as HTML or text, and a record of the claims printed."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ def interval_of(cell: Cell, row: Sequence[Cell], results: Mapping[str, Result]) 
     """
     if not isinstance(cell, Claim) or cell.field != "value":
         return None
-    apart = any(
+    has_own_columns = any(
         isinstance(other, Claim) and other.result == cell.result and other.field in {"lo", "hi"}
         for other in row
     )
     result = results[cell.result]
     if not isinstance(result, Estimate) or result.method == "exact":
         return None
-    if apart or cell.text(results) == NOT_AVAILABLE:
+    if has_own_columns or cell.text(results) == NOT_AVAILABLE:
         return None
-    # a negative scale turns the ends round
+    # a negative scale swaps the ends
     low, high = ("lo", "hi") if cell.scale >= 0 else ("hi", "lo")
     return Interval(lo=replace(cell, field=low), hi=replace(cell, field=high))
 
@@ -67,7 +67,7 @@ def interval_columns(table: Table, results: Mapping[str, Result]) -> list[bool]:
 
 
 def brackets(table: Table, results: Mapping[str, Result]) -> list[Sentence]:
-    """What the brackets in a table hold: level, method and unit, once for each kind in it."""
+    """Sentences on the brackets in a table: level, method and unit, one for each kind."""
     kinds: dict[tuple[float, str, str], str] = {}
     for row in table.rows:
         for cell in row:
@@ -87,21 +87,21 @@ def brackets(table: Table, results: Mapping[str, Result]) -> list[Sentence]:
 
 
 def literal(text: str) -> Markup:
-    """Prose as HTML. What stands in `backticks` is code: a name, a command, not a measured number."""
+    """Prose as HTML. Text in `backticks` becomes code: a name or a command, not a measured number."""
     pieces = re.split(r"`([^`]+)`", text)
     return Markup("").join(
-        Markup("<code>{}</code>").format(piece) if place % 2 else escape(piece)
-        for place, piece in enumerate(pieces)
+        Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)
+        for index, piece in enumerate(pieces)
     )
 
 
 def name(text: str) -> Markup:
-    """A name from the user's files; it may hold digits."""
+    """A name from the user's files; it may contain digits."""
     return Markup('<span class="name">{}</span>').format(text)
 
 
 class Printer:
-    """Turns what a page says into HTML and remembers every claim that it printed."""
+    """Renders a page's content as HTML and records every claim that it prints."""
 
     def __init__(self, results: Mapping[str, Result]) -> None:
         self.results = results
@@ -120,7 +120,7 @@ class Printer:
         return Markup('<span data-claim="{}">{}</span>').format(claim.id, claim.text(self.results))
 
     def sentence(self, sentence: Sentence) -> Markup:
-        """Prose with its numbers and names in their places."""
+        """Prose with its numbers and names filled in."""
         pieces: list[Markup] = []
         for text, field, _, _ in Formatter().parse(sentence.text):
             pieces.append(literal(text))
@@ -138,7 +138,7 @@ class Printer:
         if isinstance(cell, str):
             return name(cell)
         if not isinstance(cell, Claim):
-            # a bare float would be a number that nobody can check
+            # a bare float could not be verified
             message = f"a table's cell is a Claim, a string, a whole number or None; not {cell!r}"
             raise TypeError(message)
         return self.number(cell)
@@ -151,7 +151,7 @@ class Printer:
         return Markup("[{}, {}]").format(self.number(interval.lo), self.number(interval.hi))
 
     def brackets(self, table: Table) -> list[Markup]:
-        """What the brackets in a table hold, a sentence for each kind of interval in it."""
+        """Sentences on the brackets in a table, one for each kind of interval."""
         return [self.sentence(sentence) for sentence in brackets(table, self.results)]
 
 

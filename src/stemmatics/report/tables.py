@@ -1,4 +1,4 @@
-"""Tables as CSV, with every digit, and as Rich tables that fit a terminal."""
+"""Tables as CSV in full precision, and as Rich tables that fit a terminal."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stemmatics.report.printed import (
 from stemmatics.store.files import write_bytes
 
 _GAP = 2
-# a column of words is never made narrower than this
+# the least width of a column of words
 _NARROWEST_WORDS = 10
 
 
@@ -86,7 +86,7 @@ def _exact_text(cell: Any, results: Mapping[str, Result]) -> str:
 
 @dataclass(eq=False)
 class _Column:
-    """A column on a terminal: texts of its cells, its width, the least it can live with."""
+    """A column on a terminal: its cells as text, and its least and largest useful width."""
 
     title: str
     cells: Sequence[str]
@@ -95,7 +95,7 @@ class _Column:
 
     @property
     def worth(self) -> int:
-        """What is left out first where there is no room: numbers without interval, then words."""
+        """Columns of low worth are left out first: numbers without interval, then words."""
         return 2 if self.has_interval else 0 if self.is_number else 1
 
     @property
@@ -107,7 +107,7 @@ class _Column:
         return min(self.most, _NARROWEST_WORDS)
 
     def wrapped(self, width: int) -> Sequence[str]:
-        """The cells, words broken at spaces and hyphens before anywhere else; numbers as they are."""
+        """The cells, with words wrapped, preferably at spaces and hyphens; numbers are unchanged."""
         return self.cells if self.is_number else [textwrap.fill(cell, width) for cell in self.cells]
 
     @property
@@ -119,16 +119,18 @@ class _Column:
 def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> RichTable:
     """A table for a terminal of ``width`` columns.
 
-    Where it is too wide, intervals go to a second line, then words wrap, then whole columns are left
-    out and named below the table: those without intervals first, never the first. A number is never cut.
+    If it is too wide, intervals go to a second line, then words wrap, then whole columns are left out
+    and named below the table: those without intervals first, never the first column. Numbers are never cut.
     """
     columns = _terminal_columns(table, results, " ")
     if _least(columns) > width or sum(c.most for c in columns) + _GAP * (len(columns) - 1) > width:
         columns = _terminal_columns(table, results, "\n")
     kept = list(columns)
     while len(kept) > 1 and _least(kept) > width:
-        # the last of the least worth; words stay where rows could not be told apart without them
-        spare = [column for column in reversed(kept[1:]) if column.is_number or _told_apart(kept, column)]
+        # the last of the least worth; words stay where rows could not be distinguished without them
+        spare = [
+            column for column in reversed(kept[1:]) if column.is_number or _rows_stay_distinct(kept, column)
+        ]
         kept.remove(min(spare or kept[1:], key=lambda column: column.worth))
     widths = _widths(kept, width)
     intervals_shown = any(column.has_interval for column in kept)
@@ -165,20 +167,20 @@ def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> 
 def _terminal_columns(table: Table, results: Mapping[str, Result], between: str) -> list[_Column]:
     columns = []
     has_intervals = interval_columns(table, results)
-    for place, title in enumerate(table.columns):
+    for index, title in enumerate(table.columns):
         cells = []
         for row in table.rows:
-            interval = interval_of(row[place], row, results)
+            interval = interval_of(row[index], row, results)
             ends = between + plain_interval(interval, results) if interval else ""
-            cells.append(plain_cell(row[place], results) + ends)
+            cells.append(plain_cell(row[index], results) + ends)
         columns.append(
-            _Column(title, cells, is_number_column(table.rows, place, results), has_intervals[place])
+            _Column(title, cells, is_number_column(table.rows, index, results), has_intervals[index])
         )
     return columns
 
 
-def _told_apart(columns: Sequence[_Column], without: _Column) -> bool:
-    """Whether the words of the other columns tell rows apart as well as with this one."""
+def _rows_stay_distinct(columns: Sequence[_Column], without: _Column) -> bool:
+    """Whether the words of the other columns distinguish the same rows as with this one."""
     words = [column.cells for column in columns if not column.is_number]
     fewer = [column.cells for column in columns if not column.is_number and column is not without]
     return len(set(zip(*fewer, strict=True))) == len(set(zip(*words, strict=True)))
@@ -189,20 +191,22 @@ def _least(columns: Sequence[_Column]) -> int:
 
 
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
-    """The least for each, then what is left over, up to their wishes, those that lack least first."""
+    """The least width of each column, plus the remaining space for those that need the least more."""
     widths = [column.least for column in columns]
     left = width - _least(columns)
-    # words first: a number column only wants its title on one line
-    by_lack = sorted(enumerate(columns), key=lambda item: (item[1].is_number, item[1].most - item[1].least))
-    for place, column in by_lack:
+    # words first: a number column needs more space for its title only
+    by_shortage = sorted(
+        enumerate(columns), key=lambda item: (item[1].is_number, item[1].most - item[1].least)
+    )
+    for index, column in by_shortage:
         more = max(0, min(left, column.most - column.least))
-        widths[place] += more
+        widths[index] += more
         left -= more
     return widths
 
 
 def plain_summary(content: Content) -> list[str]:
-    """The summary for a terminal, a line a sentence, then what failed."""
+    """The summary for a terminal, one line per sentence, then the failures."""
     sentences = [sentence.plain(content.results) for sentence in content.summary]
     failures = [
         *content.failures,

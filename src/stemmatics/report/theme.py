@@ -1,7 +1,7 @@
-"""How charts look: a Vega-Lite ``config`` that the report lays under every chart.
+"""How charts look: the Vega-Lite ``config`` of every chart in a report.
 
-Measures say what is drawn and leave colours, fonts and sizes alone. Vega-Lite merges a config
-given beside a specification under the specification's own, so what a measure does set wins.
+Measures define what is drawn and leave out colours, fonts and sizes. What a specification sets itself
+takes precedence over this config.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Okabe and Ito's colours, which people with any of the usual colour blindnesses can tell apart;
-# black and yellow are left out: each vanishes on one of the two backgrounds.
+# Okabe and Ito's colours, which are distinguishable with any common colour blindness; without black and
+# yellow, each of which is invisible on one of the two backgrounds.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A7A7A")
 # the same hues, lighter, for a dark background
 PALETTE_DARK = ("#58A9DC", "#F08A45", "#33BE95", "#DE9CC1", "#F2BC4B", "#9AD3F5", "#A8A8A8")

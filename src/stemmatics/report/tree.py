@@ -1,4 +1,4 @@
-"""The stemma as a drawing: one line a checkpoint, indented under what it was made from."""
+"""The stemma as a drawing: one line per checkpoint, indented under its parent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NUM_COLOURS = 7
 
 @dataclass(frozen=True)
 class Branch:
-    """A checkpoint's place: dot at (x, y), elbow down from the parent's dot, words beside it. Pixels."""
+    """A checkpoint's position: dot at (x, y), elbow from the parent's dot, text to the right. Pixels."""
 
     node: Node
     x: float
@@ -48,7 +48,7 @@ class Drawing:
 
 
 def lay_out(nodes: Sequence[Node]) -> Drawing:
-    """Place every checkpoint; one whose parent isn't among the nodes stands as a root."""
+    """Positions of all checkpoints; one whose parent is not among the nodes is a root."""
     names = {node.name for node in nodes}
     families = list(dict.fromkeys(node.family for node in nodes))
     children: dict[str | None, list[Node]] = {}
@@ -71,5 +71,5 @@ def lay_out(nodes: Sequence[Node]) -> Drawing:
         branches=branches,
         width=max((branch.end for branch in branches), default=0.0),
         height=2 * MARGIN + ROW * len(branches),
-        families=[(family, place % _NUM_COLOURS) for place, family in enumerate(families)],
+        families=[(family, index % _NUM_COLOURS) for index, family in enumerate(families)],
     )

@@ -14,16 +14,17 @@ from typing import Any
 Event = Mapping[str, Any]
 Job = Mapping[str, Any]
 Result = tuple[Job, dict[str, str]]
+Worker = Callable[[Job, Callable[[Event], None]], dict[str, str]]
 
-_KILLED = "its worker process was killed, perhaps for want of memory"
+_KILLED = "its worker process was killed, possibly because memory ran out"
 
 
 class Pool:
-    """Runs jobs (plain data) by a dotted worker name; results come back as they are done.
+    """Runs jobs (plain data) by a dotted worker name and yields results as jobs finish.
 
-    ``submit`` may be called between results, so that a fact starts when its needs are there. Where a
-    worker process is killed, the pool can't say by which job: each that was running is tried again
-    alone, and one that kills its worker then is the one that fails.
+    ``submit`` may be called between results, so that a fact starts as soon as its needs are done. When a
+    worker process is killed, the pool can't tell which job did it: every running job is tried again
+    alone, and fails if its worker is killed again.
     """
 
     def __init__(self, worker: str, num_workers: int, on_event: Callable[[Event], None]) -> None:
@@ -57,7 +58,7 @@ class Pool:
                     yield result
 
     def _launch_ready(self) -> None:
-        """No more than there are workers, so that a job that only waits is never a suspect."""
+        """Launch no more jobs than workers, so that a waiting job is never a suspect."""
         if self._suspects:
             if not self._running:
                 self._launch(self._suspects.pop(0), alone=True)
@@ -117,7 +118,8 @@ def _call(worker: str, job: Job, events: Any) -> dict[str, str]:
     return resolve(worker)(job, events.put)
 
 
-def resolve(dotted: str) -> Callable[[Job, Callable[[Event], None]], dict[str, str]]:
-    """``package.module:name`` to the function."""
+def resolve(dotted: str) -> Worker:
+    """The function named ``package.module:name``."""
     module, _, name = dotted.partition(":")
-    return getattr(importlib.import_module(module), name)
+    worker: Worker = getattr(importlib.import_module(module), name)
+    return worker

@@ -1,1 +1,1 @@
-"""The run folder: Parquet tables of sums, one file a fact, read through DuckDB."""
+"""The run folder: Parquet tables of sums, one file per fact, queried through DuckDB."""

@@ -1,4 +1,4 @@
-"""Files that are whole or not there: written beside their place, then renamed."""
+"""Atomic writes: to a part file beside the target, which is then renamed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write by part file and rename; a reader never sees half a file."""
+    """Write by part file and rename; a reader never sees an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     with part.open("wb") as stream:
@@ -21,12 +21,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Indented JSON, names in their order (a stemma's order is part of it); NaN is an error."""
+    """Write indented JSON, names in the given order (it is part of a stemma). NaN is an error."""
     text = json.dumps(value, indent=1, allow_nan=False, ensure_ascii=False)
     write_bytes(path, (text + "\n").encode())
 
 
 def sha256_of(path: Path) -> str:
-    """SHA-256 of a file's bytes, in hex; reads a megabyte at a time."""
+    """SHA-256 of a file's bytes, in hex; the file is not loaded whole."""
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()

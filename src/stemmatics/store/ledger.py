@@ -1,11 +1,12 @@
-"""The run folder: tables of sums, one file a fact, the fact's record written last."""
+"""The run folder: tables of sums, one file per fact and table, and a record per fact, written last."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.core.numerics import Numerics
 from stemmatics.store.files import sha256_of, write_bytes, write_json
+from stemmatics.store.index import RecordIndex
 from stemmatics.store.schema import SCHEMA_VERSION, schemas
 
 _MARK = b"stemmatics"
-# what a manifest must have, and of which kind
+# required fields of a manifest and their types
 _MANIFEST = {
+    "schema_version": int,
     "stemma": dict,
     "pins": dict,
     "measures": list,
@@ -34,17 +37,22 @@ _MANIFEST = {
 
 
 class Ledger:
-    """One run. Facts are added, never changed; ``prune`` removes those no longer asked for."""
+    """One run. Facts are added, never changed; ``prune`` removes those that no measure needs any more.
 
-    def __init__(self, root: Path) -> None:
+    Records are read through an index of them (``store.index``), which is written when many were read.
+    ``indexed=False`` reads the records themselves: for checks that must not trust a derived file.
+    """
+
+    def __init__(self, root: Path, *, indexed: bool = True) -> None:
         self.root = Path(root)
+        self._index = RecordIndex(self.root) if indexed else None
 
     def has(self, key: str) -> bool:
         """Whether a fact is done: its record is written after its tables."""
-        return self._record_path(key).is_file()
+        return os.path.isfile(f"{self.root}/facts/{key}.json")  # noqa: PTH113 - called for every fact, several times
 
     def record(self, fact: Fact, tables: Mapping[str, pa.Table], **extra: Any) -> None:
-        """Store a fact's tables, then its record. ``extra`` is plain data kept in the record."""
+        """Store a fact's tables, then its record with ``extra`` (plain data)."""
         files: dict[str, Any] = {}
         for name, table in tables.items():
             path = self._table_path(name, fact.key)
@@ -61,20 +69,22 @@ class Ledger:
         )
         self._failure_path(fact.key).unlink(missing_ok=True)
 
-    def read(self, table: str, key: str) -> pa.Table:
-        """One fact's rows of one table. Raises UserError where the file is missing or broken."""
+    def read(self, key: str, table: str) -> pa.Table:
+        """The rows that a fact wrote to a table. Raises UserError where the file is missing or corrupt."""
         path = self._table_path(table, key)
         try:
-            rows = pq.read_table(path)
+            # read_table would import pyarrow.dataset and with it pandas: a quarter of a second
+            with pq.ParquetFile(path) as file:
+                rows = file.read(use_threads=False)
         except FileNotFoundError:
             raise UserError(
                 f"{path} is missing",
                 "the run's records say that it was written",
-                "Run the study again; it makes what is missing",
+                "Run the study again; it recreates missing facts",
             ) from None
         except (pa.ArrowException, OSError) as error:
             raise UserError(
-                f"{path} is broken",
+                f"{path} is corrupt",
                 str(error).splitlines()[0],
                 "Delete the fact's record in facts/ and run the study again",
             ) from None
@@ -83,37 +93,48 @@ class Ledger:
 
     def tables_of(self, key: str) -> list[str]:
         """Names of the tables that a fact wrote."""
-        return sorted(Path(name).parts[1] for name in self.fact_record(key)["files"])
+        return table_names(self.fact_record(key))
 
     def files_of(self, key: str) -> list[Path]:
-        """A fact's table files that are there, whatever its record says."""
+        """A fact's table files that exist, whether or not its record names them."""
         return [path for name in schemas() if (path := self._table_path(name, key)).is_file()]
 
     def private_files(self, key: str) -> list[Path]:
-        """What a fact left under ``private/``, named by its key."""
+        """A fact's files under ``private/``, which are named by its key."""
         return sorted((self.root / "private").glob(f"*-{key}.*"))
 
     def fact_record(self, key: str) -> dict[str, Any]:
-        """A fact's record as written."""
+        """A fact's record as written. Raises UserError where it is missing or not a record."""
         path = self._record_path(key)
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            text = path.read_text(encoding="utf-8") if self._index is None else self._index.text(key)
+            record = json.loads(text)
         except (OSError, ValueError) as error:
             raise UserError(
                 f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
             ) from None
         if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
             raise UserError(
-                f"{path} can't be read", "it is no record of a fact", "Run the study again to make the fact"
+                f"{path} can't be read", "it is not a fact's record", "Run the study again to make the fact"
             )
         return record
 
+    def fact_records(self, keys: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Records of those facts that are done, by key; brings the index up to date."""
+        done = set(self.done())
+        records = {key: self.fact_record(key) for key in keys if key in done}
+        if self._index is not None:
+            self._index.save(done)
+        return records
+
     def done(self) -> list[str]:
         """Keys of all facts done, sorted."""
-        return sorted(path.stem for path in (self.root / "facts").glob("*.json"))
+        folder = self.root / "facts"
+        names = os.listdir(folder) if folder.is_dir() else []  # noqa: PTH208 - names only, of thousands of files
+        return sorted(name.removesuffix(".json") for name in names if name.endswith(".json"))
 
     def fail(self, fact: Fact, reason: str) -> None:
-        """Remember why a fact failed; ``status`` shows it, ``--retry-failed`` tries again."""
+        """Record why a fact failed; ``status`` shows it, ``--retry-failed`` retries it."""
         write_json(self._failure_path(fact.key), {**fact.description, "label": fact.label, "reason": reason})
 
     def failures(self) -> dict[str, dict[str, Any]]:
@@ -124,15 +145,15 @@ class Ledger:
         }
 
     def forget_failures(self) -> None:
-        """Let failed facts be tried again."""
+        """Forget all failures, so that these facts are tried again."""
         shutil.rmtree(self.root / "failed", ignore_errors=True)
 
     def forget_failure(self, key: str) -> None:
-        """Forget one failure: nobody asks for its fact any more."""
+        """Forget one failure, for a fact that is no longer needed."""
         self._failure_path(key).unlink(missing_ok=True)
 
     def drop(self, key: str) -> None:
-        """Remove a fact: its record first, so that it is never half there."""
+        """Remove a fact: its record first, so that no incomplete fact counts as done."""
         files = self.fact_record(key)["files"]
         self._record_path(key).unlink()
         for name in files:
@@ -140,11 +161,12 @@ class Ledger:
 
     @property
     def manifest_path(self) -> Path:
-        """Where the manifest lies."""
+        """Path of the manifest."""
         return self.root / "manifest.json"
 
     def manifest(self) -> dict[str, Any]:
         """What was asked and what it was made with. Raises UserError where this is no run."""
+        self.refuse_other_schema()
         try:
             manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -158,40 +180,57 @@ class Ledger:
             raise UserError(
                 f"{self.manifest_path} is not valid JSON",
                 str(error),
-                "Run the study again: the manifest is rewritten whole",
+                "Run the study again: it rewrites the manifest",
             ) from None
         if not isinstance(manifest, dict):
-            manifest = {"schema_version": SCHEMA_VERSION}
-        if manifest.get("schema_version") != SCHEMA_VERSION:
-            raise UserError(
-                f"{self.root} has schema version {manifest.get('schema_version')}",
-                f"this stemmatics reads version {SCHEMA_VERSION}",
-                "Install the version named in its manifest, or run the study again",
-            )
+            manifest = {}
         for name, kind in _MANIFEST.items():
             if not isinstance(manifest.get(name), kind):
                 raise UserError(
-                    f"{self.manifest_path} is not whole",
-                    f"{name!r} is missing or not what it should be",
-                    "Run the study again: the manifest is rewritten whole",
+                    f"{self.manifest_path} is incomplete",
+                    f"{name!r} is missing or has the wrong type",
+                    "Run the study again: it rewrites the manifest",
                 )
         return manifest
 
+    def stored_schema_version(self) -> int | None:
+        """The schema version that the manifest names; None if there is no manifest or it names none."""
+        try:
+            manifest = json.loads(self.manifest_path.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        version = manifest.get("schema_version") if isinstance(manifest, dict) else None
+        return version if isinstance(version, int) else None
+
+    def refuse_other_schema(self) -> None:
+        """Raise UserError if the run was written with another schema version; a new folder is fine."""
+        version = self.stored_schema_version()
+        if version is None or version == SCHEMA_VERSION:
+            return
+        older = version < SCHEMA_VERSION
+        raise UserError(
+            f"{self.root} has schema version {version}",
+            f"it was written by {'an earlier' if older else 'a later'} stemmatics; this one reads and writes "
+            f"version {SCHEMA_VERSION}",
+            "Run the study again in a new folder; checkpoints in the cache are not trained again"
+            if older
+            else "Upgrade stemmatics",
+        )
+
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
-        """Rewrite the manifest whole; its digest is computed here."""
+        """Replace the manifest; computes its digest."""
         body = {**manifest, "schema_version": SCHEMA_VERSION}
         body["digest"] = self.digest(body)
         write_json(self.manifest_path, body)
 
     def digest(self, manifest: Mapping[str, Any]) -> str:
-        """What was asked, with the content of every current fact; no clock, no places, no workers."""
-        facts = {}
-        for key in manifest["facts"]:
-            if self.has(key):
-                record = self.fact_record(key)
-                facts[key] = {"files": record["files"], "checkpoint": record.get("checkpoint")}
-        asked = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
-        return key_of({**asked, "stemma": _without_places(manifest["stemma"]), "facts": facts})
+        """Hash of the request and the content of all its facts; not of times, locations or workers."""
+        facts = {
+            key: {"files": record["files"], "checkpoint": record.get("checkpoint")}
+            for key, record in self.fact_records(manifest["facts"]).items()
+        }
+        requested = {name: manifest.get(name) for name in ("pins", "measures", "schema_version")}
+        return key_of({**requested, "stemma": _without_locations(manifest["stemma"]), "facts": facts})
 
     def _table_path(self, table: str, key: str) -> Path:
         return self.root / "tables" / table / f"{key}.parquet"
@@ -203,12 +242,17 @@ class Ledger:
         return self.root / "failed" / f"{key}.json"
 
     def table_files(self) -> Iterator[Path]:
-        """Every file under ``tables``, parts that a crash left included."""
+        """Every file under ``tables``, including part files left by a crash."""
         yield from sorted((self.root / "tables").glob("*/*.parquet*"))
 
 
-def _without_places(declared: Mapping[str, Any]) -> dict[str, Any]:
-    """A declared stemma without what says only where things lie or how many work at once."""
+def table_names(record: Mapping[str, Any]) -> list[str]:
+    """Names of the tables that a record says its fact wrote, sorted."""
+    return sorted(name.split("/")[1] for name in record["files"])
+
+
+def _without_locations(declared: Mapping[str, Any]) -> dict[str, Any]:
+    """A declared stemma without file locations and numbers of workers."""
     checkpoints = {
         name: {**source, "source": Path(source["source"]).name}
         for name, source in declared.get("checkpoints", {}).items()
@@ -235,6 +279,6 @@ def _check_mark(path: Path, rows: pa.Table, table: str, key: str) -> None:
     if mark.get("table") != table or mark.get("key") != key:
         raise UserError(
             f"{path} holds another fact's rows",
-            f"inside it says table {mark.get('table')!r}, key {str(mark.get('key'))[:12]!r}",
-            "Put the right file back, or run the study again",
+            f"its metadata says table {mark.get('table')!r}, key {str(mark.get('key'))[:12]!r}",
+            "Restore the original file, or run the study again",
         )

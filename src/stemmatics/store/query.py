@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-
-import duckdb
+from typing import TYPE_CHECKING, Any
 
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.schema import schemas
 
+if TYPE_CHECKING:
+    import duckdb
 
-def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
-    """An in-memory database with a view a table; ``fact`` holds each row's fact key.
 
-    A view has the rows of the manifest's facts: not those of earlier settings, not files that no
-    record names. Reads Parquet only: nothing is ever written back.
+def connect(ledger: Ledger, *tables: str) -> duckdb.DuckDBPyConnection:
+    """An in-memory database with a view for each table (or those named); ``fact`` is each row's fact key.
+
+    Views have the rows of the manifest's facts only: not those of earlier settings, nor of files without a
+    record. The Parquet files are never written.
     """
+    import duckdb
+
     connection = duckdb.connect(":memory:")
     for name, paths in _files(ledger).items():
+        if tables and name not in tables:
+            continue
         where = ", ".join("'" + str(path).replace("'", "''") + "'" for path in paths)
         connection.execute(
             f"create view {name} as select * exclude (filename), parse_filename(filename, true) as fact "  # noqa: S608 - names are ours, the path is quoted
@@ -26,15 +33,25 @@ def connect(ledger: Ledger) -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def stored_tables(ledger: Ledger) -> list[str]:
-    """Names of the tables that have rows' files, in the schema's order."""
-    return list(_files(ledger))
+def stored_tables(ledger: Ledger) -> dict[str, int]:
+    """Tables that have files, in the schema's order, with their number of rows."""
+    num_rows: dict[str, int] = dict.fromkeys(schemas(), 0)
+    present = set()
+    for _, name, file in _current_files(ledger):
+        num_rows[name] += int(file["num_rows"])
+        present.add(name)
+    return {name: count for name, count in num_rows.items() if name in present}
 
 
 def _files(ledger: Ledger) -> dict[str, list[Path]]:
-    found: dict[str, list[Path]] = {name: [] for name in schemas()}
-    for key in ledger.manifest()["facts"]:
-        if ledger.has(key):
-            for name in ledger.tables_of(key):
-                found[name].append(ledger.root / "tables" / name / f"{key}.parquet")
-    return {name: paths for name, paths in found.items() if paths}
+    paths: dict[str, list[Path]] = {name: [] for name in schemas()}
+    for path, name, _ in _current_files(ledger):
+        paths[name].append(path)
+    return {name: found for name, found in paths.items() if found}
+
+
+def _current_files(ledger: Ledger) -> Iterator[tuple[Path, str, dict[str, Any]]]:
+    """Path, table and record of every file of the manifest's facts, tables of a fact in sorted order."""
+    for fact in ledger.fact_records(ledger.manifest()["facts"]).values():
+        for file, record in sorted(fact["files"].items()):
+            yield ledger.root / file, Path(file).parts[1], record

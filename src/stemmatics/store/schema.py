@@ -16,7 +16,7 @@ SCHEMA_VERSION = 2
 _TEXT_LIST = pa.list_(pa.string())
 
 RESULT_SCHEMAS: dict[str, pa.Schema] = {
-    # what a measure made of the sums; `verify` makes them again
+    # numbers that measures compute from the sums; `verify` recomputes them
     "estimates": pa.schema(
         [
             ("id", pa.string()),
@@ -52,7 +52,7 @@ RESULT_SCHEMAS: dict[str, pa.Schema] = {
             ("facts", _TEXT_LIST),
         ]
     ),
-    # numbers that are not given: why, and what would help
+    # numbers that are withheld: why, and what would help
     "refusals": pa.schema(
         [
             ("id", pa.string()),

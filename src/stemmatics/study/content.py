@@ -1,4 +1,4 @@
-"""What goes on a run's page."""
+"""The content of a run's page."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def content_of(
     manifest: Mapping[str, Any],
     failures: Mapping[str, str],
 ) -> Content:
-    """Summary first, then a section a measure, then where it all came from."""
+    """Summary, a section per measure, the tree of checkpoints, and provenance."""
     results: list[Result] = []
     summary, sections = [], []
     for evaluation in evaluations:
@@ -37,7 +37,7 @@ def content_of(
                 question=evaluation.request.measure.question,
                 sentences=[sentence for sentence in sentences if sentence.topic != SUMMARY],
                 tables=evaluation.findings.tables,
-                charts=evaluation.findings.charts,
+                charts=evaluation.findings.draw(),
                 failures=evaluation.findings.failures,
             )
         )
@@ -53,31 +53,31 @@ def content_of(
 
 
 def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
-    """Reasons of the facts that are not there, by probe and label."""
+    """Why facts are missing, by probe and label."""
     reasons = reasons_of(facts, ledger)
-    found: dict[str, str] = {}
+    by_label: dict[str, str] = {}
     for key, reason in reasons.items():
-        found.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
-    return found
+        by_label.setdefault(f"{facts[key].probe} {facts[key].label}", reason)
+    return by_label
 
 
 def reasons_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:
-    """Why facts are not there, by key; one that waited for another names it."""
-    reasons = {key: str(found["reason"]) for key, found in ledger.failures().items()}
+    """Why facts are missing, by key; a fact whose need failed names it."""
+    reasons = {key: str(failure["reason"]) for key, failure in ledger.failures().items()}
     missing: dict[str, str] = {}
     for key, fact in facts.items():
         if ledger.has(key):
             continue
-        broken = next(
+        failed = next(
             (need for need in fact.needs.values() if missing.get(need.key, NOT_RUN) != NOT_RUN), None
         )
-        waited = f"it needs {broken.label!r} ({broken.probe}), which failed" if broken else NOT_RUN
-        missing[key] = reasons.get(key, waited)
+        default = f"it needs {failed.label!r} ({failed.probe}), which failed" if failed else NOT_RUN
+        missing[key] = reasons.get(key, default)
     return missing
 
 
 def provenance_of(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """What the page shows of where the numbers came from."""
+    """What the page shows about the origin of the numbers."""
     return {
         "digest": manifest["digest"],
         "versions": manifest["versions"],
@@ -106,7 +106,7 @@ def nodes_of(pinned: Pinned) -> list[Node]:
     for name in stemma.names:
         lineage = stemma.lineage(name)
         stage = stemma.stages.get(name)
-        # what its weights were made from; the base that it is compared with may lie further up
+        # what its weights were made from; the base that it is compared with may be further up
         made_from = parents(stage) if stage is not None else []
         parent = made_from[0] if made_from else stemma.parent(name)
         given = "base" if parent is None else "descendant"

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Claim, Estimate, Refusal, Result, Results, Sentence
 from stemmatics.facts.pinned import Pinned
@@ -28,14 +29,14 @@ _KINDS: dict[str, type[Estimate | Category | Refusal]] = {
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The results of one measure, and what it says of them."""
+    """The results of one measure and their presentation."""
 
     request: MeasureRequest
     results: Results
     findings: Findings
 
     def claims(self) -> list[tuple[Claim, Sentence | None]]:
-        """Everything that a page prints, once, with its sentence if it has one."""
+        """Every claim that a page prints, once, with its sentence if it has one."""
         printer = Printer(self.results)
         sentences: dict[str, Sentence] = {}
         for sentence in self.findings.sentences:
@@ -52,14 +53,14 @@ class Evaluation:
 
 
 def evaluate(pinned: Pinned, request: MeasureRequest, ledger: Ledger) -> Evaluation:
-    """Compute results from the sums alone. Pure but for reading the run's tables."""
+    """Compute results from the sums. Reads the run's tables and nothing else."""
     rng = request.generator(pinned.stemma.seed)
     results = Results(request.measure.estimate(pinned, request.settings, StoredTables(ledger), rng))
     return Evaluation(request, results, request.measure.findings(pinned, request.settings, results))
 
 
 def load_evaluation(pinned: Pinned, request: MeasureRequest, ledger: Ledger, key: str) -> Evaluation:
-    """The stored results of a measure; nothing is computed but how to present them."""
+    """The stored results of a measure; only their presentation is computed."""
     results = read_results(ledger, key)
     return Evaluation(request, results, request.measure.findings(pinned, request.settings, results))
 
@@ -102,10 +103,23 @@ def _claims_table(evaluation: Evaluation) -> pa.Table:
 
 
 def read_results(ledger: Ledger, key: str) -> Results:
-    """Stored results; null numbers come back as NaN. Estimates first, then categories, then refusals."""
-    return Results(
-        _result_of(kind, row) for name, kind in _KINDS.items() for row in ledger.read(name, key).to_pylist()
-    )
+    """Stored results: estimates first, then categories, then refusals; null numbers become NaN.
+
+    Raises UserError where an id does not match quantity and subject, or occurs twice.
+    """
+    results: dict[str, Result] = {}
+    for name, kind in _KINDS.items():
+        for row in ledger.read(key, name).to_pylist():
+            result = _result_of(kind, row)
+            if row["id"] != result.id or result.id in results:
+                twice = row["id"] == result.id
+                raise UserError(
+                    f"result {row['id']} is {'stored twice' if twice else f'the result {result.id}'}",
+                    "an id follows from quantity and subject and is unique",
+                    "Run the study again: results are computed from the stored sums",
+                )
+            results[result.id] = result
+    return Results(results.values())
 
 
 def _result_of(kind: type[Estimate | Category | Refusal], row: Mapping[str, Any]) -> Result:
@@ -127,9 +141,9 @@ def differences(
         if name not in stored:
             problems[name] = "is missing"
         elif name not in computed:
-            problems[name] = "does not follow from the sums: nothing computes it"
+            problems[name] = "does not follow from the sums: no measure computes it"
         elif type(computed[name]) is not type(stored[name]):
-            ours, theirs = (type(one).__name__.lower() for one in (computed[name], stored[name]))
+            ours, theirs = (type(result).__name__.lower() for result in (computed[name], stored[name]))
             problems[name] = f"is stored as {theirs}, the sums give {ours}"
         else:
             different = [

@@ -1,4 +1,4 @@
-"""Is a stored fact what its record says, and does its record say what was asked?"""
+"""Checks that a stored fact matches its record, and that the record matches the fact's description."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from stemmatics.core.keys import canonical_json
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 
-# tables with one row a document of their corpus
-_ONE_ROW_A_DOCUMENT = ("scores", "items")
+# tables with one row per document of their corpus
+_PER_DOCUMENT_TABLES = ("scores", "items")
 
 
 def check_fact(ledger: Ledger, fact: Fact) -> str:
-    """What is wrong with a fact's files, or the empty string."""
+    """The first problem with a fact's record and files, or the empty string."""
     if not ledger.has(fact.key):
         reason = ledger.failures().get(fact.key, {}).get("reason")
         return f"failed when it ran: {reason}" if reason else "missing from the run"
@@ -30,9 +30,9 @@ def check_fact(ledger: Ledger, fact: Fact) -> str:
         }:
             return "its files are not those that its record names: one is missing or was added"
         for name, expected in record["files"].items():
-            found = _check_file(ledger, name, expected, fact.key)
-            if found:
-                return f"{name}: {found}"
+            problem = _check_file(ledger, name, expected, fact.key)
+            if problem:
+                return f"{name}: {problem}"
         return _check_documents(ledger, fact, record["files"])
     except (UserError, KeyError, OSError, ValueError, TypeError) as error:
         return f"can't be read: {error}"
@@ -47,7 +47,7 @@ def _check_file(ledger: Ledger, name: str, expected: dict[str, object], key: str
         return f"truncated or altered: {size} bytes instead of {expected['num_bytes']}"
     if sha256_of(path) != expected["sha256"]:
         return "altered since it was written"
-    table = ledger.read(path.parent.name, key)
+    table = ledger.read(key, path.parent.name)
     if table.num_rows != expected["num_rows"]:
         return f"{table.num_rows} rows instead of {expected['num_rows']}"
     return _not_finite(table)
@@ -62,16 +62,16 @@ def _not_finite(table: pa.Table) -> str:
 
 
 def _check_documents(ledger: Ledger, fact: Fact, files: dict[str, object]) -> str:
-    """Every document of the corpus has its row, and only those."""
+    """Exactly the documents of the corpus must have rows."""
     corpus = fact.needs.get("corpus")
     if corpus is None or not ledger.has(corpus.key):
         return ""
-    for table in _ONE_ROW_A_DOCUMENT:
+    for table in _PER_DOCUMENT_TABLES:
         if f"tables/{table}/{fact.key}.parquet" not in files:
             continue
         ids = "doc_id" if table == "scores" else "item_id"
-        ours = ledger.read(table, fact.key).select(["index", ids]).to_pylist()
-        theirs = ledger.read("documents", corpus.key).select(["index", "doc_id"]).to_pylist()
+        ours = ledger.read(fact.key, table).select(["index", ids]).to_pylist()
+        theirs = ledger.read(corpus.key, "documents").select(["index", "doc_id"]).to_pylist()
         have = {(row["index"], row[ids]) for row in ours}
         limit = fact.params.get("num_documents", len(theirs))
         want = {(row["index"], row["doc_id"]) for row in theirs if row["index"] < limit}

@@ -1,4 +1,4 @@
-"""From names in a stemma to content hashes: the only step that looks at sources."""
+"""From names in a stemma to content hashes: the only step that reads the sources."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ Pinning = Callable[[Stemma, str, Step], Mapping[str, object]]
 
 
 def pin_sources(stemma: Stemma, on_event: Step = lambda _what: None, *, planning: bool = False) -> Pins:
-    """Hash every source once (local files are remembered, Hub hashes come from metadata).
+    """Hash every source once (hashes of local files are cached, those of the Hub come from metadata).
 
-    ``planning``: a source that can't be reached stands in a plan with the size that is declared of
-    it. Such pins are for reckoning; nothing is made from them.
+    ``planning``: a source that is not available is planned with its declared size. Such pins serve for
+    cost estimates only.
     """
     require("lm", "reading checkpoints and texts")
-    checkpoint: Pinning = _reckoned(_checkpoint, _planned_checkpoint) if planning else _checkpoint
-    corpus: Pinning = _reckoned(_corpus, _planned_corpus) if planning else _corpus
+    checkpoint: Pinning = _or_planned(_checkpoint, _planned_checkpoint) if planning else _checkpoint
+    corpus: Pinning = _or_planned(_corpus, _planned_corpus) if planning else _corpus
     return Pins(
         checkpoints={name: checkpoint(stemma, name, on_event) for name in stemma.checkpoints},
         corpora={name: corpus(stemma, name, on_event) for name in stemma.corpora},
     )
 
 
-def _reckoned(pin: Pinning, planned: Callable[[Stemma, str], dict[str, object] | None]) -> Pinning:
-    def found(stemma: Stemma, name: str, on_event: Step) -> Mapping[str, object]:
+def _or_planned(pin: Pinning, planned: Callable[[Stemma, str], dict[str, object] | None]) -> Pinning:
+    def pin_or_plan(stemma: Stemma, name: str, on_event: Step) -> Mapping[str, object]:
         try:
             return pin(stemma, name, on_event)
         except UserError:
             stand_in = planned(stemma, name)
             if stand_in is None:
                 raise
-            on_event(f"{name} is not at hand: planned by its declared size")
+            on_event(f"{name} is not available: planned with its declared size")
             return stand_in
 
-    return found
+    return pin_or_plan
 
 
 def _planned_checkpoint(stemma: Stemma, name: str) -> dict[str, object] | None:
@@ -76,14 +76,14 @@ def _corpus(stemma: Stemma, name: str, on_event: Callable[[str], None]) -> dict[
         raise UserError(
             f"corpus {name!r} is rendered with each checkpoint's own template",
             "the checkpoints would read different texts, and their losses would not compare",
-            "Write one template's text under render.template",
+            "Give the text of one template under render.template",
             code=2,
         )
-    found = contents(corpus)
-    if not found.num_documents:
-        raise UserError(f"corpus {name!r} is empty", "it has no documents", "Give at least one text")
+    read = contents(corpus)
+    if not read.num_documents:
+        raise UserError(f"corpus {name!r} is empty", "it has no documents", "Give at least one document")
     return {
-        "content_sha256": found.sha256,
-        "num_documents": found.num_documents,
-        "num_bytes": found.num_bytes,
+        "content_sha256": read.sha256,
+        "num_documents": read.num_documents,
+        "num_bytes": read.num_bytes,
     }

@@ -29,7 +29,7 @@ class MeasureRequest:
     facts: tuple[Fact, ...]
 
     def estimate_fact(self, pinned: Pinned, done: Iterable[Fact]) -> Fact:
-        """The fact that its estimates are: made from the facts that are there."""
+        """The fact of its results, made from the facts that are done."""
         needs = {f"{position:05d}": fact for position, fact in enumerate(done)}
         params = {
             "measure": self.name,
@@ -39,7 +39,7 @@ class MeasureRequest:
         return Fact("estimate", self.measure.version, params, needs, label=self.name)
 
     def generator(self, seed: int) -> np.random.Generator:
-        """The measure's own generator: the same for the same stemma."""
+        """The measure's own generator, seeded from the stemma's seed."""
         return np.random.default_rng(seed_from(seed, "estimate", self.name))
 
 
@@ -68,7 +68,7 @@ def resolve_requests(
         measure: Measure = plugins.find("measures", measure_name)()
         given = stemma.measures[measure_name]
         settings = validate(measure.Settings, given, ("measures", measure_name), name, tree)
-        facts = tuple(closure_order(measure.needs(pinned, settings)))
+        facts = tuple(dict.fromkeys(measure.needs(pinned, settings)))
         requests.append(MeasureRequest(measure_name, measure, settings, facts))
     if not requests:
         raise UserError(
@@ -80,13 +80,8 @@ def resolve_requests(
     return pinned, requests
 
 
-def closure_order(facts: Iterable[Fact]) -> list[Fact]:
-    """Each fact once, in the order given."""
-    return list(dict.fromkeys(facts))
-
-
 def all_facts(requests: Iterable[MeasureRequest]) -> dict[str, Fact]:
-    """Everything that the measures need, by key, needs first."""
+    """All facts that the measures need, by key, needs before their users."""
     return closure(fact for request in requests for fact in request.facts)
 
 
@@ -102,7 +97,7 @@ class StoredTables:
 
     def read(self, fact: Fact, table: str) -> Any:
         """A fact's rows."""
-        return self._ledger.read(table, fact.key)
+        return self._ledger.read(fact.key, table)
 
 
 def manifest_of(

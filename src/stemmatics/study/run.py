@@ -1,4 +1,4 @@
-"""The whole way: pin, plan, execute, estimate, write the manifest and the page."""
+"""A whole run: pin, plan, execute, estimate, write the manifest and the page."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stemmatics.study.versions import hardware, versions
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run ended with. ``failures`` are reasons by the fact's label."""
+    """The outcome of a run. ``failures`` are reasons by the fact's label."""
 
     root: Path
     evaluations: list[Evaluation]
@@ -47,9 +47,9 @@ def prepare(
     on_step: Callable[[str], None] = lambda _what: None,
     planning: bool = False,
 ) -> tuple[Pinned, list[MeasureRequest], Plan]:
-    """Everything up to running: the requests, and the facts that are missing.
+    """Everything before execution: the requests, and the facts that are missing.
 
-    ``planning`` takes declared sizes for sources that can't be reached.
+    ``planning`` uses declared sizes for sources that are not available.
     """
     pins = pin_sources(stemma, on_step, planning=planning)
     pinned, requests = resolve_requests(stemma, pins, only=only, tree=tree)
@@ -67,6 +67,7 @@ def run(
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
     """Make what is missing and evaluate every measure. Safe to call again after a crash."""
+    Ledger(root).refuse_other_schema()
     root.mkdir(parents=True, exist_ok=True)
     try:
         with filelock.FileLock(root / ".lock", timeout=0):
@@ -95,7 +96,7 @@ def finish(
     *,
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
-    """Results, claims, manifest and page from the sums that are there."""
+    """Results, claims, manifest and page from the facts that are done."""
     evaluations, keys = [], []
     for request in requests:
         on_step(f"estimating {request.name}")

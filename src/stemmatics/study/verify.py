@@ -1,15 +1,16 @@
-"""Do the numbers of a report follow from the sums? Nothing is loaded but the run folder."""
+"""Checks that a report follows from the stored sums. Reads the run folder only."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
+from stemmatics.core.results import Results
 from stemmatics.report.check import check_page, compare_pages
 from stemmatics.report.page import render_page
 from stemmatics.store.files import sha256_of
@@ -20,7 +21,7 @@ from stemmatics.study.read import PAGE, OpenRun, build_content, open_run
 from stemmatics.study.request import MeasureRequest, all_facts
 from stemmatics.study.versions import PAGE_LIBRARIES, versions
 
-# another processor rounds another way; anything larger is an altered number
+# processors round differently; anything larger is an altered number
 TOLERANCE = 1e-6
 _STILL = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]*")
 
@@ -32,7 +33,7 @@ PROVES = (
 
 @dataclass
 class Verdict:
-    """Claims that hold, and everything that is wrong."""
+    """How many claims hold, and every problem."""
 
     num_claims: int = 0
     num_holding: int = 0
@@ -40,12 +41,12 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        """Whether nothing is wrong, and there was something to check."""
+        """Whether there were claims to check, all hold and nothing else is wrong."""
         return not self.problems and 0 < self.num_claims == self.num_holding
 
     @property
     def num_good(self) -> int:
-        """Claims that hold; none where all seem to and yet something beside them is wrong."""
+        """Claims that hold; 0 where all would hold but something else is wrong."""
         return self.num_holding if self.holds or self.num_holding < self.num_claims else 0
 
     @property
@@ -57,26 +58,33 @@ class Verdict:
 
 
 def verify(root: Path, *, digest: str | None = None) -> Verdict:
-    """Recompute everything that a run prints. Raises UserError only where it is no run at all."""
-    ledger = Ledger(root)
+    """Recompute everything that a run prints. Raises UserError only where the folder is not a run."""
+    # the index of records is derived from them, so it proves nothing
+    ledger = Ledger(root, indexed=False)
     manifest = ledger.manifest()
     verdict = Verdict()
     general = _check_manifest(ledger, manifest, digest)
     try:
-        run = open_run(root)
+        run = open_run(root, indexed=False)
     except UserError as error:
         verdict.problems = [*general, f"manifest.json: {error}"]
-        return _none_hold(verdict, ledger, manifest)
-    general += _check_list(manifest, run.requests)
-    broken = _check_facts(ledger, run.requests)
+        return _count_stored_claims(verdict, ledger, manifest)
+    facts = all_facts(run.requests)
+    general += _check_listed_facts(manifest, facts)
+    broken = _check_facts(ledger, facts)
+    unreliable = _with_dependants(broken, facts)
     verdict.problems = [*general, *broken.values()]
     evaluations: list[Evaluation] = []
+    expected: dict[str, str] = {}
     for request in run.requests:
-        evaluation, num_claims, num_holding = _check_measure(run, request, broken, verdict.problems)
-        verdict.num_claims += num_claims
-        verdict.num_holding += num_holding
-        evaluations += [evaluation] if evaluation is not None else []
-    page = _check_page(run, evaluations)
+        checked = _check_measure(run, request, unreliable)
+        verdict.problems += checked.problems
+        verdict.num_claims += checked.num_claims
+        verdict.num_holding += checked.num_holding
+        if checked.evaluation is not None:
+            evaluations.append(checked.evaluation)
+            expected |= checked.texts
+    page = _check_page(run, evaluations, expected)
     verdict.problems += page
     if general or page:
         verdict.num_holding = 0
@@ -84,115 +92,141 @@ def verify(root: Path, *, digest: str | None = None) -> Verdict:
 
 
 def _check_manifest(ledger: Ledger, manifest: Mapping[str, Any], digest: str | None) -> list[str]:
-    problems = []
     try:
-        found = ledger.digest(manifest)
+        actual = ledger.digest(manifest)
     except (UserError, KeyError, TypeError, ValueError) as error:
         return [f"manifest.json: its digest can't be computed: {error}"]
-    if found != manifest.get("digest"):
+    problems = []
+    if actual != manifest["digest"]:
         problems.append(
-            f"manifest.json: its digest is {str(manifest.get('digest'))[:16]}, the run gives {found[:16]}"
+            f"manifest.json: its digest is {manifest['digest'][:16]}, the run gives {actual[:16]}"
         )
-    if digest is not None and digest != found:
-        problems.append(f"the digest asked for is {digest[:16]}, the run gives {found[:16]}")
+    if digest is not None and digest != actual:
+        problems.append(f"the expected digest is {digest[:16]}, the run gives {actual[:16]}")
     return problems
 
 
-def _check_list(manifest: Mapping[str, Any], requests: list[MeasureRequest]) -> list[str]:
-    expected = {*all_facts(requests), *manifest["estimates"].values()}
+def _check_listed_facts(manifest: Mapping[str, Any], facts: Mapping[str, Fact]) -> list[str]:
+    expected = {*facts, *manifest["estimates"].values()}
     listed = set(manifest["facts"])
     return [
-        *(f"fact {key[:16]} is asked for, but not in the manifest" for key in sorted(expected - listed)),
-        *(
-            f"fact {key[:16]} is in the manifest, but nothing asks for it"
-            for key in sorted(listed - expected)
-        ),
+        *(f"fact {key[:16]} is needed, but not in the manifest" for key in sorted(expected - listed)),
+        *(f"fact {key[:16]} is in the manifest, but not needed" for key in sorted(listed - expected)),
     ]
 
 
-def _check_facts(ledger: Ledger, requests: list[MeasureRequest]) -> dict[str, str]:
-    """Problems of facts by key; a fact that failed when the study ran is said so, not hidden."""
+def _check_facts(ledger: Ledger, facts: Mapping[str, Fact]) -> dict[str, str]:
+    """Problems of facts by key, those that failed when the study ran included."""
     problems: dict[str, str] = {}
-    for key, fact in all_facts(requests).items():
-        found = check_fact(ledger, fact)
-        if found:
-            problems[key] = f"{fact.probe} {fact.label!r} ({key[:16]}): {found}"
+    for key, fact in facts.items():
+        problem = check_fact(ledger, fact)
+        if problem:
+            problems[key] = f"{fact.probe} {fact.label!r} ({key[:16]}): {problem}"
     return problems
 
 
-def _check_measure(
-    run: OpenRun, request: MeasureRequest, broken: Mapping[str, str], problems: list[str]
-) -> tuple[Evaluation | None, int, int]:
-    """The results from the sums, how many claims they make, and how many of those hold."""
-    ledger, pinned = run.ledger, run.pinned
+def _with_dependants(keys: Iterable[str], facts: Mapping[str, Fact]) -> set[str]:
+    """Keys with those of all facts made from them; ``facts`` has needs first."""
+    affected = set(keys)
+    for key, fact in facts.items():
+        if any(need.key in affected for need in fact.needs.values()):
+            affected.add(key)
+    return affected
+
+
+@dataclass
+class _CheckedMeasure:
+    """One measure recomputed: ``texts`` are its claims as the sums give them."""
+
+    num_claims: int = 0
+    num_holding: int = 0
+    evaluation: Evaluation | None = None
+    texts: dict[str, str] = field(default_factory=dict)
+    problems: list[str] = field(default_factory=list)
+
+
+def _check_measure(run: OpenRun, request: MeasureRequest, unreliable: Collection[str]) -> _CheckedMeasure:
+    checked = _CheckedMeasure()
     key = run.manifest["estimates"].get(request.name)
-    stored_texts, stored = _stored(ledger, key, problems, request.name)
-    affected = [fact for fact in request.facts if _touches(fact, broken)]
+    stored = _load_stored(run.ledger, key, request.name, checked.problems)
     try:
-        evaluation = evaluate(pinned, request, ledger)
-    except Exception as error:  # noqa: BLE001 - altered sums can break an estimator anywhere; it is a finding
-        problems.append(f"{request.name}: its estimates can't be computed from the sums: {error}")
-        return None, len(stored_texts), 0
-    made = request.estimate_fact(pinned, [fact for fact in request.facts if ledger.has(fact.key)])
+        evaluation = evaluate(run.pinned, request, run.ledger)
+        claims = [claim for claim, _ in evaluation.claims()]
+    except Exception as error:  # noqa: BLE001 - altered sums can break any estimator; it is reported
+        checked.problems.append(f"{request.name}: its estimates can't be computed from the sums: {error}")
+        checked.num_claims = 0 if stored is None else len(stored.texts)
+        return checked
+    checked.evaluation = evaluation
+    checked.texts = {claim.id: claim.text(evaluation.results) for claim in claims}
+    checked.num_claims = len(checked.texts)
+    is_reliable = not any(fact.key in unreliable for fact in request.facts)
+    is_reliable &= _check_estimate_fact(run, request, key, checked.problems)
+    if stored is None:
+        return checked
+    wrong = differences(evaluation.results, stored.results, relative=TOLERANCE)
+    checked.problems += [f"result {name} {what}" for name, what in wrong.items()]
+    for name in sorted({*checked.texts, *stored.texts}):
+        ours, theirs = checked.texts.get(name), stored.texts.get(name)
+        if ours != theirs:
+            checked.problems.append(f"claim {name}: printed {theirs!r}, the sums give {ours!r}")
+    if is_reliable:
+        checked.num_holding = sum(
+            checked.texts[claim.id] == stored.texts.get(claim.id) and claim.result not in wrong
+            for claim in claims
+        )
+    return checked
+
+
+def _check_estimate_fact(run: OpenRun, request: MeasureRequest, key: str | None, problems: list[str]) -> bool:
+    """Whether the stored estimates are a whole fact, made from the facts in the run."""
+    if key is None:
+        return True
+    made = request.estimate_fact(run.pinned, [fact for fact in request.facts if run.ledger.has(fact.key)])
     if key != made.key:
         problems.append(f"{request.name}: its estimates were made from other facts than those in the run")
-    elif altered := check_fact(ledger, made):
-        problems.append(f"estimates of {request.name} ({made.key[:16]}): {altered}")
-        affected.append(made)
-    wrong = differences(evaluation.results, stored, relative=TOLERANCE)
-    problems += [f"result {name} {what}" for name, what in wrong.items()]
-    texts = {claim.id: claim.text(evaluation.results) for claim, _ in evaluation.claims()}
-    for name in sorted({*texts, *stored_texts}):
-        if texts.get(name) != stored_texts.get(name):
-            problems.append(
-                f"claim {name}: printed {stored_texts.get(name)!r}, the sums give {texts.get(name)!r}"
-            )
-    if affected:
-        return evaluation, len(texts), 0
-    holding = sum(
-        texts[claim.id] == stored_texts.get(claim.id) and claim.result not in wrong
-        for claim, _ in evaluation.claims()
-    )
-    return evaluation, len(texts), holding
+        return True
+    problem = check_fact(run.ledger, made)
+    if problem:
+        problems.append(f"estimates of {request.name} ({made.key[:16]}): {problem}")
+    return not problem
 
 
-def _touches(fact: Fact, broken: Mapping[str, str]) -> bool:
-    return fact.key in broken or any(_touches(need, broken) for need in fact.needs.values())
+@dataclass(frozen=True)
+class _Stored:
+    """Stored texts of claims and stored results, by id."""
+
+    texts: dict[str, str]
+    results: Results
 
 
-def _stored(
-    ledger: Ledger, key: str | None, problems: list[str], name: str
-) -> tuple[dict[str, str], dict[str, Any]]:
+def _load_stored(ledger: Ledger, key: str | None, name: str, problems: list[str]) -> _Stored | None:
     if key is None:
         problems.append(f"{name}: no estimates are stored; the study has not been finished")
-        return {}, {}
+        return None
     try:
-        texts = {row["id"]: row["text"] for row in ledger.read("claims", key).to_pylist()}
-        return texts, read_results(ledger, key)
-    except (UserError, OSError, KeyError, ValueError) as error:
+        texts = {row["id"]: row["text"] for row in ledger.read(key, "claims").to_pylist()}
+        return _Stored(texts, read_results(ledger, key))
+    except (UserError, OSError, KeyError, TypeError, ValueError) as error:
         problems.append(f"{name}: stored estimates can't be read: {error}")
-        return {}, {}
+        return None
 
 
-def _check_page(run: OpenRun, evaluations: list[Evaluation]) -> list[str]:
-    """Every printed number against the sums, and every word and point against a page made anew."""
-    expected = {
-        claim.id: claim.text(evaluation.results)
-        for evaluation in evaluations
-        for claim, _ in evaluation.claims()
-    }
+def _check_page(run: OpenRun, evaluations: list[Evaluation], expected: Mapping[str, str]) -> list[str]:
+    """Every claim against the sums, and all that a reader sees against a page rendered from the results."""
     page = run.ledger.root / PAGE
     if not page.is_file():
         return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]
-    html = page.read_text(encoding="utf-8", errors="replace")
-    problems = [f"{PAGE}: {problem}" for problem in check_page(html, expected)]
+    stored = page.read_text(encoding="utf-8", errors="replace")
+    problems = [f"{PAGE}: {problem}" for problem in check_page(stored, expected)]
     try:
-        fresh, _ = render_page(build_content(run, evaluations), drawn=False)
-        problems += [f"{PAGE}: {line}" for line in compare_pages(html, fresh)]
-        if not problems and _same_libraries(run.manifest) and _programs(html) != _programs(fresh):
-            problems.append(f"{PAGE}: its programs or its form are not those that this stemmatics writes")
-    except Exception as error:  # noqa: BLE001 - sums that break an estimator were named above
-        problems.append(f"{PAGE}: it can't be made again: {error}")
+        rendered, _ = render_page(build_content(run, evaluations), drawn=False)
+    except Exception as error:  # noqa: BLE001 - altered results can break any presentation; it is reported
+        problems.append(f"{PAGE}: it can't be rendered again: {error}")
+    else:
+        if _without_pictures(stored) != _without_pictures(rendered):
+            problems += [f"{PAGE}: {line}" for line in compare_pages(stored, rendered)]
+            if not problems and _same_libraries(run.manifest):
+                problems.append(f"{PAGE}: its scripts, styles or markup are not those that stemmatics writes")
     if sha256_of(page) != run.manifest.get("page_sha256"):
         problems.append(f"{PAGE}: altered since it was written")
     return problems
@@ -203,13 +237,14 @@ def _same_libraries(manifest: Mapping[str, Any]) -> bool:
     return all(manifest["versions"].get(name) == now.get(name) for name in PAGE_LIBRARIES)
 
 
-def _programs(html: str) -> str:
-    """A page without its still pictures, whose letters are as wide as this machine's fonts."""
+def _without_pictures(html: str) -> str:
+    """A page without its still pictures, whose widths depend on the machine's fonts."""
     return _STILL.sub("", html)
 
 
-def _none_hold(verdict: Verdict, ledger: Ledger, manifest: Mapping[str, Any]) -> Verdict:
+def _count_stored_claims(verdict: Verdict, ledger: Ledger, manifest: Mapping[str, Any]) -> Verdict:
+    """For a run that can't be opened: none of its claims holds."""
     for name, key in manifest["estimates"].items():
-        texts, _ = _stored(ledger, key, verdict.problems, name)
-        verdict.num_claims += len(texts)
+        stored = _load_stored(ledger, key, name, verdict.problems)
+        verdict.num_claims += 0 if stored is None else len(stored.texts)
     return verdict

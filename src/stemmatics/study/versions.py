@@ -1,4 +1,4 @@
-"""What a run was made with."""
+"""Versions and hardware that a run was made with."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import platform
 
 import stemmatics
 
-# libraries that make numbers, then those that make the page
+# libraries that affect the numbers, then those that affect the page
 _NUMBERS = ("numpy", "scipy", "pyarrow", "torch", "transformers", "tokenizers", "trl", "peft")
 _PAGE = ("altair", "jinja2", "vl-convert-python")
 PAGE_LIBRARIES = ("stemmatics", *_PAGE)
 
 
 def versions() -> dict[str, str]:
-    """Ours, Python's, and those of the libraries (as far as installed)."""
-    found = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
+    """Versions of stemmatics, Python and the installed libraries."""
+    result = {"stemmatics": stemmatics.__version__, "python": platform.python_version()}
     for name in (*_NUMBERS, *_PAGE):
         try:
-            found[name] = importlib.metadata.version(name)
+            result[name] = importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def hardware() -> dict[str, str]:
-    """The kind of machine; nothing that names it."""
+    """The kind of machine, without anything that identifies it."""
     return {
         "system": platform.system(),
         "machine": platform.machine(),

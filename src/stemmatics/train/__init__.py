@@ -1,4 +1,4 @@
-"""Checkpoints made by training or by arithmetic on weights, with transformers, TRL and PEFT."""
+"""Checkpoints made by training or by changing weights, with transformers, TRL and PEFT."""
 
 from stemmatics.train.finetune import TrainingLog, TrainingStep
 from stemmatics.train.stages import train_stage

@@ -1,4 +1,4 @@
-"""Arithmetic on weights whose effect is known beforehand."""
+"""Changes of weights with a known effect."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from stemmatics.core.stages import Alter
 
 
 def alter(model: PreTrainedModel, stage: Alter, seed: int) -> None:
-    """Changes ``model`` (float32) in place.
+    """Change ``model`` (float32) in place.
 
-    ``bias``: b + scale n, with n standard normal, one draw an id. ``temperature``: every logit times
-    ``scale``, that is the head's weight and bias; a tied head is untied first, since the embedding
-    must stay. ``noise``: W + scale std(W) N for every matrix W, the embedding included, a tied one once.
-    Each tensor draws from its own generator, made from the seed and the tensor's name.
+    ``bias``: b + scale n, with n standard normal, one draw per id. ``temperature``: every logit times
+    ``scale``, by scaling the head's weight and bias; a tied head is untied first, since the embedding
+    must not change. ``noise``: W + scale std(W) N for every matrix W, the embedding included, a tied one
+    once. Each tensor has its own generator, seeded from the seed and the tensor's name.
 
     Raises:
         UserError: ``bias`` on a head without one.
@@ -36,7 +36,7 @@ def _shift_bias(model: PreTrainedModel, scale: float, seed: int) -> None:
     if bias is None:
         raise UserError(
             f"the head of {type(model).__name__} has no bias",
-            "a planted bias is added to it",
+            "the stage adds to that bias",
             "use a model whose head has one, such as architecture kind: phi",
         )
     bias += scale * _normal(bias, seed, "head.bias")

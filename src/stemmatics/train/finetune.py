@@ -39,7 +39,7 @@ SCHEDULES = {"constant": "constant_with_warmup", "linear": "linear", "cosine": "
 
 @dataclass(frozen=True)
 class TrainingStep:
-    """One update: ``loss`` in nats a supervised token (DPO: a pair), ``num_tokens`` read so far, no pads."""
+    """One update: ``loss`` in nats per supervised token (DPO: per pair), ``num_tokens`` so far, unpadded."""
 
     step: int
     loss: float
@@ -48,9 +48,9 @@ class TrainingStep:
 
 @dataclass
 class TrainingLog:
-    """What a stage reports: its updates in order; none where no training was needed.
+    """Updates of a stage in order; empty for a stage that does not train.
 
-    A recovery also counts the bytes of text that it read and the documents that it began.
+    A recovery also counts the bytes of text that it read and the documents that it started.
     """
 
     rows: list[TrainingStep] = field(default_factory=list)
@@ -60,7 +60,7 @@ class TrainingLog:
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a run is made under, whatever the stage."""
+    """Settings of a run that do not depend on the stage."""
 
     seed: int
     numerics: Numerics
@@ -72,8 +72,8 @@ class Conditions:
 
 
 @contextmanager
-def own_randomness(seed: int, numerics: Numerics) -> Iterator[None]:
-    """Seeds the process-wide generators, sets the number of threads, and puts all of it back."""
+def seeded(seed: int, numerics: Numerics) -> Iterator[None]:
+    """Seed the process-wide generators and set the number of threads; restore both on exit."""
     threads = torch.get_num_threads()
     states = random.getstate(), np.random.get_state()  # noqa: NPY002 -- Trainer seeds these; we restore them
     with torch.random.fork_rng():
@@ -89,11 +89,11 @@ def own_randomness(seed: int, numerics: Numerics) -> Iterator[None]:
 
 
 def order_of(num_rows: int, recipe: Recipe, rng: np.random.Generator | None) -> list[int]:
-    """The row at each place of ``steps`` full batches: epoch after epoch, shuffled where ``rng`` is given."""
-    wanted = recipe.steps * recipe.batch_size
-    epochs = range(math.ceil(wanted / num_rows))
+    """Indices of the rows of ``steps`` full batches: epoch after epoch, shuffled if ``rng`` is given."""
+    length = recipe.steps * recipe.batch_size
+    epochs = range(math.ceil(length / num_rows))
     order = [rng.permutation(num_rows) if rng else np.arange(num_rows) for _ in epochs]
-    return [int(index) for index in np.concatenate(order)[:wanted]]
+    return [int(index) for index in np.concatenate(order)[:length]]
 
 
 def fit(
@@ -107,11 +107,11 @@ def fit(
     resume_from: Path | None = None,
     state_to: Path | None = None,
 ) -> TrainingLog:
-    """Trains ``model`` in place on next-token rows.
+    """Train ``model`` in place on next-token rows.
 
     Gradients of a batch are those of the mean over all its supervised tokens, however many forward
-    passes ``token_budget`` cuts it into. ``state_to`` takes the state that ``resume_from``
-    goes on from: same weights, optimizer, schedule and order as a run without a stop.
+    passes ``token_budget`` splits it into. The state saved to ``state_to`` is what ``resume_from``
+    continues from: same weights, optimizer, schedule and order as an uninterrupted run.
 
     Raises:
         UserError: the loss is not finite, or the stored state is of another recipe or corpus.
@@ -135,7 +135,7 @@ def fit(
 
 
 def arguments(recipe: Recipe, scratch: Path, conditions: Conditions) -> dict[str, Any]:
-    """The recipe in the words of TrainingArguments and DPOConfig; nothing is reported or uploaded."""
+    """The recipe as arguments of TrainingArguments and DPOConfig; nothing is reported or uploaded."""
     numerics = conditions.numerics
     fits = max(1, min(recipe.batch_size, numerics.token_budget // recipe.max_length))
     micro_batch = next(size for size in range(fits, 0, -1) if recipe.batch_size % size == 0)
@@ -150,7 +150,7 @@ def arguments(recipe: Recipe, scratch: Path, conditions: Conditions) -> dict[str
         "weight_decay": recipe.weight_decay,
         "train_sampling_strategy": "sequential",
         "seed": conditions.seed % 2**32,
-        # Trainer refuses 16 bits on a machine without an accelerator unless it is told so
+        # Trainer refuses 16 bits without an accelerator unless this is set
         "use_cpu": device_of(numerics).type == "cpu",
         "bf16": numerics.dtype == "bfloat16",
         "fp16": numerics.dtype == "float16",
@@ -166,14 +166,14 @@ def arguments(recipe: Recipe, scratch: Path, conditions: Conditions) -> dict[str
 
 
 def run(trainer: Trainer, resume_from: Path | None = None) -> None:
-    """Trains without Trainer's own printing."""
+    """Train without Trainer's own printing."""
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps transformers' bars, notes and deprecations of its own calls off the terminal."""
+    """Silence transformers' progress bars, notes and deprecation warnings of its own calls."""
     verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
@@ -188,7 +188,7 @@ def quiet() -> Iterator[None]:
 
 
 class Listener(TrainerCallback):
-    """Keeps the log, passes progress on, stops where the recipe says and where the loss is lost."""
+    """Keeps the log, reports progress, stops at ``stop_at`` and when the loss is not finite."""
 
     def __init__(self, recipe: Recipe, on_event: OnEvent | None, *, keeps_state: bool = False) -> None:
         self.log = TrainingLog()
@@ -205,11 +205,11 @@ class Listener(TrainerCallback):
     def on_log(
         self, _args: TrainingArguments, state: Any, _control: Any, logs: Mapping[str, float], **_: Any
     ) -> None:
-        """One row a step; Trainer's closing summary has no ``loss``."""
+        """One row per step; Trainer's final summary has no ``loss``."""
         if "loss" not in logs:
             return
         step, loss, norm = state.global_step, float(logs["loss"]), float(logs["grad_norm"])
-        # The gradient's norm shows that the weights are about to be lost one step before the loss does.
+        # The norm of the gradient shows one step before the loss that the weights will not be finite.
         if not (math.isfinite(loss) and math.isfinite(norm)):
             raise UserError(
                 f"training diverged at step {step} of {self.recipe.steps}, loss {loss:g}, gradient {norm:g}",
@@ -239,7 +239,7 @@ def _fingerprint(batches: Sequence[Row], recipe: Recipe, num_rows: int) -> dict[
 
 def _keep_state(scratch: Path, state_to: Path, batches: Sequence[Row], recipe: Recipe) -> None:
     (stored,) = scratch.glob("checkpoint-*")
-    # A pickle of the arguments that names this process's folders; resuming does not read it.
+    # A pickle of the arguments with this process's folders; resuming does not read it.
     (stored / "training_args.bin").unlink()
     num_rows = (recipe.stop_at or recipe.steps) * recipe.batch_size
     (stored / "resumes.json").write_text(json.dumps(_fingerprint(batches, recipe, num_rows), sort_keys=True))

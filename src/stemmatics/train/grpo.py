@@ -1,4 +1,4 @@
-"""Group relative policy optimisation with TRL, on rewards that a rule decides."""
+"""Group relative policy optimisation with TRL, on rule-based rewards."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ _NO_SIGNAL = "frac_reward_zero_std"
 
 @dataclass(frozen=True)
 class Prompts:
-    """Items with the ids of their prompts, encoded as evaluation encodes them."""
+    """Items with the ids of their prompts, encoded as in evaluation."""
 
     items: Sequence[Mapping[str, Any]]
     ids: Sequence[Sequence[int]]
 
 
 class EncodedPrompts(GRPOTrainer):
-    """TRL's trainer on prompts that are token ids already, silent towards the network.
+    """TRL's trainer on prompts that are token ids already, without telemetry.
 
-    TRL hands prompts around as text; here that text is the place of an item in ``prompts``.
+    TRL passes prompts as text; here that text is the index of an item in ``prompts``.
     """
 
     prompts: Prompts
 
     def _tokenize_prompts(self, prompts: Sequence[str]) -> tuple[list[list[int]], None, dict[str, Any]]:
-        return [list(self.prompts.ids[int(place)]) for place in prompts], None, {}
+        return [list(self.prompts.ids[int(index)]) for index in prompts], None, {}
 
     def _send_telemetry(self) -> None:
-        """Nothing leaves the machine."""
+        """Do nothing."""
 
 
 class RewardListener(Listener):
-    """Also remembers whether any group of replies had rewards that differ."""
+    """Also counts the steps in which a group of replies had different rewards."""
 
     def __init__(self, recipe: Recipe, conditions: Conditions) -> None:
         super().__init__(recipe, conditions.on_event)
         self.num_steps_with_signal = 0
 
     def on_log(self, args: Any, state: Any, control: Any, logs: Mapping[str, float], **rest: Any) -> None:
-        """A step whose groups all agree has no gradient but that of the divergence."""
+        """Without a group with different rewards, a step has only the gradient of the divergence."""
         super().on_log(args, state, control, logs, **rest)
         self.num_steps_with_signal += logs.get(_NO_SIGNAL, 1.0) < 1.0
 
@@ -66,7 +66,7 @@ def encoded_prompts(
     """The prompts of all items.
 
     Raises:
-        UserError: an item asks nothing that can be checked, or its prompt leaves no room for a reply.
+        UserError: an item has no requirement that can be checked, or its prompt leaves no room for a reply.
     """
     check_items(items)
     text_tokenizer = TextTokenizer(tokenizer)
@@ -96,7 +96,7 @@ def fit_rewards(
     stage: Grpo,
     conditions: Conditions,
 ) -> TrainingLog:
-    """Trains ``model`` in place to be rewarded (Shao et al. 2024, arXiv 2402.03300, section 4).
+    """Train ``model`` in place for rewards (Shao et al. 2024, arXiv 2402.03300, section 4).
 
     Each step takes ``batch_size / num_generations`` prompts in an order drawn from the seed, samples
     the replies with transformers and makes one update on them.
@@ -106,11 +106,12 @@ def fit_rewards(
     """
     recipe = stage.recipe
     per_step = recipe.model_copy(update={"batch_size": recipe.batch_size // stage.num_generations})
-    places = order_of(len(prompts.ids), per_step, conditions.rng())
+    indices = order_of(len(prompts.ids), per_step, conditions.rng())
 
-    def rewards(prompts_: Sequence[str], completions: Sequence[str]) -> list[float]:
-        said = zip(prompts_, completions, strict=True)
-        return [reward(reply, prompts.items[int(place)]) for place, reply in said]
+    def rewards(indices: Sequence[str], replies: Sequence[str]) -> list[float]:
+        return [
+            reward(reply, prompts.items[int(index)]) for index, reply in zip(indices, replies, strict=True)
+        ]
 
     with tempfile.TemporaryDirectory() as scratch:
         listener = RewardListener(recipe, conditions)
@@ -118,7 +119,7 @@ def fit_rewards(
             model=model,
             reward_funcs=lambda prompts, completions, **_: rewards(prompts, completions),
             args=_config(stage, Path(scratch), conditions),
-            train_dataset=Dataset.from_dict({"prompt": [str(place) for place in places]}),
+            train_dataset=Dataset.from_dict({"prompt": [str(index) for index in indices]}),
             processing_class=tokenizer,
             callbacks=[listener],
         )
@@ -126,15 +127,15 @@ def fit_rewards(
         run(trainer)
     if not listener.num_steps_with_signal:
         raise UserError(
-            f"nothing was supervised in {len(listener.log.rows)} steps",
-            "all replies to a prompt always got the same reward, so that none was better than another",
-            "give items that the model sometimes gets right, more replies a prompt, or a higher temperature",
+            f"there was no training signal in {len(listener.log.rows)} steps",
+            "all replies to a prompt always got the same reward",
+            "give items that the model gets right at times, more replies per prompt, or a higher temperature",
         )
     return listener.log
 
 
 def _config(stage: Grpo, scratch: Path, conditions: Conditions) -> GRPOConfig:
-    """The stage in TRL's words. Tokens are counted by TRL itself: prompts and replies."""
+    """The stage as TRL's config. TRL itself counts tokens: prompts and replies."""
     return GRPOConfig(
         **{**arguments(stage.recipe, scratch, conditions), "include_num_input_tokens_seen": "no"},
         loss_type=stage.loss_type,

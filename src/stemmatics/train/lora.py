@@ -1,4 +1,4 @@
-"""Low-rank adapters: put on, checked, merged."""
+"""Low-rank adapters: adding, checking and merging them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stemmatics.core.stages import Lora
 
 
 def with_adapters(model: PreTrainedModel, lora: Lora) -> PeftModel:
-    """Adapters on the target layers (scaling alpha / rank, no dropout), drawn from torch's generator.
+    """Adapters on the target layers (scaling alpha / rank, no dropout), initialised from torch's generator.
 
     Raises:
         UserError: a target names no layer of the model.
@@ -48,7 +48,7 @@ def merged(adapted: PeftModel) -> PreTrainedModel:
 
 
 def check_moved(adapted: PeftModel) -> None:
-    """Refuse adapters that no gradient has reached.
+    """Check that every adapter has received a gradient.
 
     Raises:
         UserError: an adapter did not move, so that the training did nothing there.
@@ -67,7 +67,7 @@ def check_moved(adapted: PeftModel) -> None:
 
 
 def save_adapter(adapted: PeftModel, folder: Path) -> None:
-    """The adapter's config and safetensors, without the model and without the place it was read from."""
+    """Save the adapter's config and safetensors, without the model and its path."""
     adapted.save_pretrained(folder)
     (folder / "README.md").unlink(missing_ok=True)
     path = folder / "adapter_config.json"

@@ -1,4 +1,4 @@
-"""Models made from nothing, read from a folder, and written to one atomically."""
+"""Models from random weights, read from a folder, and written to one atomically."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def build_model(
     """
     if architecture.hidden_size % (2 * architecture.num_heads):
         raise UserError(
-            f"hidden_size {architecture.hidden_size} makes no {architecture.num_heads} heads of even size",
+            f"hidden_size {architecture.hidden_size} can't be split into {architecture.num_heads} even heads",
             "rotary positions need an even number of dimensions in each head",
             f"choose a multiple of {2 * architecture.num_heads}",
         )
@@ -64,7 +64,7 @@ def build_model(
 
 
 def load_model(folder: Path, numerics: Numerics) -> PreTrainedModel:
-    """The model in ``folder``, in float32: sums of small updates are lost in 16 bits."""
+    """The model in ``folder``, in float32: small updates would be lost in 16 bits."""
     model, report = AutoModelForCausalLM.from_pretrained(
         folder,
         dtype=torch.float32,
@@ -83,12 +83,12 @@ def load_model(folder: Path, numerics: Numerics) -> PreTrainedModel:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """The tokenizer in ``folder``, without a network."""
+    """The tokenizer in ``folder``; makes no network request."""
     return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
 
 
 def save_checkpoint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
-    """Config, safetensors, tokenizer and chat template, as plain transformers reads them.
+    """Save config, safetensors, tokenizer and chat template in the format of transformers.
 
     Raises:
         UserError: a weight is not finite.
@@ -105,23 +105,23 @@ def save_checkpoint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
 
 
 @contextmanager
-def written_whole(out: Path) -> Iterator[Path]:
-    """A folder beside ``out`` that takes its name when the block ends without an error.
+def atomic_folder(out: Path) -> Iterator[Path]:
+    """A folder beside ``out`` that is renamed to it when the block ends without an error.
 
     Raises:
-        UserError: ``out`` holds files already.
+        UserError: ``out`` already has files.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UserError(
-            f"{out} is there already",
-            "a stage never writes over a checkpoint",
+            f"{out} already exists",
+            "a stage never overwrites a checkpoint",
             "remove it or choose another folder",
         )
     out.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", suffix=".part", dir=out.parent))
     try:
         yield part
-        # mkdtemp gives the folder to its owner alone; a checkpoint has the usual rights.
+        # mkdtemp makes a folder for its owner only; a checkpoint has the usual permissions.
         part.chmod(0o755)
         part.rename(out)
     finally:

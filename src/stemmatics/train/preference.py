@@ -18,13 +18,13 @@ from stemmatics.train.rows import Row
 
 
 class TokenisedPairs(DPOTrainer):
-    """TRL's trainer on rows that are token ids already, silent towards the network."""
+    """TRL's trainer on rows that are token ids already, without telemetry."""
 
     def _prepare_dataset(self, dataset: Dataset, *_: Any) -> Dataset:
         return dataset
 
     def _send_telemetry(self) -> None:
-        """Nothing leaves the machine."""
+        """Do nothing."""
 
 
 def fit_preferences(
@@ -36,7 +36,7 @@ def fit_preferences(
     *,
     beta: float,
 ) -> TrainingLog:
-    """Trains the first of (model, reference) in place with the loss of Rafailov et al. 2023, equation 7.
+    """Train the first of (model, reference) in place with the loss of Rafailov et al. 2023, equation 7.
 
     A recipe's batch counts pairs. At step 1 model and reference agree and the loss is ln 2.
 

@@ -22,14 +22,14 @@ from stemmatics.train.lora import with_adapters
 from stemmatics.train.recovery_rows import Update, micro_batches
 from stemmatics.train.rows import IGNORED
 
-# Between two saved states of a run, in seconds: what a crash can cost.
+# Seconds between two saved states of a run: the most that a crash can lose.
 SAVED_EVERY = 60.0
 
 
 class UpdateTrainer(Trainer):
-    """Trainer whose batch is a whole update, passed through the model in rows of like length.
+    """Trainer whose batch is a whole update, split into passes of rows of similar length.
 
-    The gradient is that of the mean over the update's tokens, however it is cut into passes.
+    The gradient is that of the mean over the update's tokens, however it is split.
     """
 
     def training_step(
@@ -40,24 +40,26 @@ class UpdateTrainer(Trainer):
         model.train()
         total = torch.zeros((), device=self.args.device)
         for batch in inputs["batches"]:
-            placed = self._prepare_inputs(batch)
+            on_device = self._prepare_inputs(batch)
             with self.compute_loss_context_manager():
-                loss = summed_loss(model, placed) / inputs["num_tokens"]
+                loss = summed_loss(model, on_device) / inputs["num_tokens"]
             self.accelerator.backward(loss)
             total += loss.detach()
         return total
 
 
 def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Cross-entropy of the labelled tokens, added up, in nats; in float32 whatever the logits are."""
+    """Summed cross-entropy of the labelled tokens in nats, in float32 whatever the type of the logits."""
     logits_BTV = model(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
     targets_BT = batch["labels"][:, 1:]
-    told = targets_BT != IGNORED
-    return functional.cross_entropy(logits_BTV[:, :-1][told].float(), targets_BT[told], reduction="sum")
+    is_target_BT = targets_BT != IGNORED
+    return functional.cross_entropy(
+        logits_BTV[:, :-1][is_target_BT].float(), targets_BT[is_target_BT], reduction="sum"
+    )
 
 
 class _Collator:
-    """One update as padded batches; pads go right, are not attended to and not predicted."""
+    """One update as batches padded on the right; padding is neither attended to nor predicted."""
 
     def __init__(self, pad_id: int, most_positions: int) -> None:
         self._pad_id = pad_id
@@ -65,8 +67,8 @@ class _Collator:
 
     def __call__(self, updates: Sequence[Update]) -> dict[str, Any]:
         (update,) = updates
-        places = micro_batches([len(row) for row in update.rows], self._most_positions)
-        batches = [self._padded([update.rows[place] for place in batch]) for batch in places]
+        indices = micro_batches([len(row) for row in update.rows], self._most_positions)
+        batches = [self._padded([update.rows[index] for index in batch]) for batch in indices]
         return {"batches": batches, "num_tokens": update.num_tokens}
 
     def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
@@ -74,14 +76,14 @@ class _Collator:
         ids_BT = torch.full((len(rows), longest), self._pad_id)
         labels_BT = torch.full((len(rows), longest), IGNORED)
         attended_BT = torch.zeros((len(rows), longest), dtype=torch.int64)
-        for place, row in enumerate(rows):
-            ids_BT[place, : len(row)] = labels_BT[place, : len(row)] = torch.tensor(row)
-            attended_BT[place, : len(row)] = 1
+        for index, row in enumerate(rows):
+            ids_BT[index, : len(row)] = labels_BT[index, : len(row)] = torch.tensor(row)
+            attended_BT[index, : len(row)] = 1
         return {"input_ids": ids_BT, "labels": labels_BT, "attention_mask": attended_BT}
 
 
 class _Saves(TrainerCallback):
-    """Saves a state when enough time has passed, so that short runs save none."""
+    """Saves a state at most every so many seconds, so that short runs save none."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -105,8 +107,8 @@ def recover(
 ) -> tuple[Any, TrainingLog]:
     """Adapters for ``model``, trained on ``updates`` in their order, and the log.
 
-    ``state`` keeps the run's last state, from which the same call goes on after a crash, and is
-    removed when the run ends. The caller keys it by everything that decides the result.
+    ``state`` is a folder for the run's last state, from which the same call continues after a crash;
+    it is removed when the run ends. Its name must depend on everything that determines the result.
 
     Raises:
         UserError: the training diverged.
@@ -127,24 +129,24 @@ def recover(
         train_dataset=list(updates),
         callbacks=[listener, _Saves(saved_every)],
     )
-    run(trainer, _last_whole(state))
+    run(trainer, _last_complete_state(state))
     shutil.rmtree(state, ignore_errors=True)
     return adapted, _with_counts(trainer.state.log_history, updates)
 
 
-def _last_whole(state: Path) -> Path | None:
-    """The newest saved state; one that a crash cut short lacks the file that Trainer writes last."""
+def _last_complete_state(state: Path) -> Path | None:
+    """The newest complete state; an incomplete one lacks the file that Trainer writes last."""
     if not state.is_dir():
         return None
     for folder in state.glob("checkpoint-*"):
         if not (folder / "trainer_state.json").is_file():
             shutil.rmtree(folder)
-    found = get_last_checkpoint(str(state))
-    return None if found is None else Path(found)
+    checkpoint = get_last_checkpoint(str(state))
+    return None if checkpoint is None else Path(checkpoint)
 
 
 def _with_counts(history: Sequence[Mapping[str, Any]], updates: Sequence[Update]) -> TrainingLog:
-    """One row an update, those before a stop among them, with what had been read by then."""
+    """One row per update, also of those before an interruption, with the tokens read so far."""
     losses = {int(entry["step"]): float(entry["loss"]) for entry in history if "loss" in entry}
     rows, read = [], 0
     for step, update in enumerate(updates, 1):

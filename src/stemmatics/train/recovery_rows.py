@@ -1,4 +1,4 @@
-"""A pool's documents as updates: whole rows of one document each, cut by the model's own tokens."""
+"""A pool's documents as updates: rows of one document each, cut by the model's own tokens."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.stages import RecoveryRecipe
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
-# Documents given to the tokenizer at once.
+# Documents per call of the tokenizer.
 _ENCODED_TOGETHER = 256
-# What one more forward and backward pass is taken to cost, in positions: without a price of its own,
-# every row would go alone.
+# Assumed cost of another forward and backward pass, in positions; without it, every row would be a pass.
 PASS_POSITIONS = 32
 
 
 @dataclass(frozen=True)
 class Update:
-    """What one update reads: rows of ids with the prefix first, the text tokens and bytes in them.
+    """One update: rows of ids with the prefix first, and counts of their text tokens and bytes.
 
     ``num_begun`` counts the documents whose first token is in it.
     """
@@ -35,7 +34,7 @@ class Update:
 
 @dataclass(frozen=True)
 class _Piece:
-    """Text tokens of one document that share an update, [BOS] not among them."""
+    """Text tokens of one document within one update, without [BOS]."""
 
     ids: list[int]
     num_bytes: int
@@ -45,9 +44,9 @@ class _Piece:
 def updates_of(texts: Iterable[str], tokenizer: TextTokenizer, recipe: RecoveryRecipe) -> list[Update]:
     """The recipe's updates, each of exactly ``update_tokens`` text tokens.
 
-    Documents come in their order. A document is cut where its row is full and where its update is;
-    the next piece is a row of its own, so that no token sees another document or update. Every row
-    begins with BOS, else EOS, as in scoring, and every text token is predicted once.
+    Documents keep their order. A document is cut where its row or its update is full; the next piece
+    is another row, so that no token attends to another document or update. Every row begins with
+    BOS, else EOS, as in scoring, and every text token is predicted once.
 
     Raises:
         UserError: the pool has too little text for the recipe.
@@ -73,13 +72,13 @@ def updates_of(texts: Iterable[str], tokenizer: TextTokenizer, recipe: RecoveryR
     have = len(updates) * recipe.update_tokens + recipe.update_tokens - left
     raise UserError(
         f"the pool has {have} tokens, the recipe reads {recipe.updates * recipe.update_tokens}",
-        "documents that come round again would be learned by heart",
+        "repeated documents would be memorised",
         "Give a larger pool, or a recipe with fewer updates",
     )
 
 
 def _encoded(texts: Iterable[str], tokenizer: TextTokenizer) -> Iterator[tuple[list[int], np.ndarray]]:
-    """Ids and the byte at which each ends, document by document; empty ones are passed over."""
+    """Ids and the byte at which each ends, document by document; empty ones are skipped."""
     stream = iter(texts)
     while some := list(islice(stream, _ENCODED_TOGETHER)):
         for encoding in tokenizer.encode_batch(some):
@@ -97,14 +96,14 @@ def _update(pieces: Sequence[_Piece], prefix: int) -> Update:
 
 
 def micro_batches(lengths: Sequence[int], most_positions: int) -> list[list[int]]:
-    """Rows of like length together: the cut of the sorted rows that costs the fewest positions.
+    """Batches of rows of similar length: the split of the sorted rows with the lowest cost in positions.
 
-    A batch of n rows costs n times its longest row and ``PASS_POSITIONS``. Exact, by dynamic
-    programming over the sorted rows. A batch holds at most ``most_positions`` unless it is one row.
+    A batch of n rows costs n times its longest row plus ``PASS_POSITIONS``. Exact, by dynamic
+    programming over the sorted rows. A batch has at most ``most_positions`` unless it is one row.
 
-    Returns the rows' places, batch by batch, longest rows first.
+    Returns the indices of the rows, batch by batch, longest rows first.
     """
-    order = sorted(range(len(lengths)), key=lambda place: (-lengths[place], place))
+    order = sorted(range(len(lengths)), key=lambda index: (-lengths[index], index))
     cost = [0.0] * (len(order) + 1)
     begins = [0] * (len(order) + 1)
     for end in range(1, len(order) + 1):

@@ -1,4 +1,4 @@
-"""Rewards that a rule decides: does a reply give an accepted answer, does it follow its instructions?"""
+"""Rule-based rewards: whether a reply gives an accepted answer and follows its instructions."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ from stemmatics.lm.generation.replies import answers_first, classify_reply
 
 
 def reward(reply: str, item: Mapping[str, Any]) -> float:
-    """1 where ``reply`` meets all that ``item`` asks, else 0.
+    """1 if ``reply`` meets all requirements of ``item``, else 0.
 
     The rules are those of evaluation: ``accepted`` holds answers of which one must be given first,
     ``instructions`` rules of form that must all be followed. A refusal gives no answer.
     """
-    accepted, instructions = _asked(item)
+    accepted, instructions = _requirements(item)
     right = classify_reply(reply) == "answer" and (not accepted or answers_first(reply, accepted))
     return float(right and all(follows(reply, instructions)))
 
 
 def check_items(items: Sequence[Mapping[str, Any]]) -> None:
-    """Refuse items that no reply could be judged by, before anything is trained.
+    """Check before training that replies to every item can be judged.
 
     Raises:
-        UserError: there are no items, one asks nothing, or names a rule that there is not.
+        UserError: there are no items, one has no requirement, or names an unknown rule.
     """
     if not items:
         raise UserError("the corpus has no items", "there is nothing to train on", "check its source")
     for index, item in enumerate(items):
-        accepted, instructions = _asked(item)
+        accepted, instructions = _requirements(item)
         if not accepted and not instructions:
             raise UserError(
                 f"item {index} has neither `accepted` answers nor `instructions`",
@@ -40,5 +40,5 @@ def check_items(items: Sequence[Mapping[str, Any]]) -> None:
         follows("", instructions)
 
 
-def _asked(item: Mapping[str, Any]) -> tuple[list[str], list[Mapping[str, Any]]]:
+def _requirements(item: Mapping[str, Any]) -> tuple[list[str], list[Mapping[str, Any]]]:
     return list(item.get("accepted") or []), list(item.get("instructions") or [])

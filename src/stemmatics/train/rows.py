@@ -37,7 +37,7 @@ def packed_blocks(
     """At most ``num_blocks`` blocks of exactly ``length`` tokens from the documents in their order.
 
     Each document is [BOS] tokens [EOS]; documents follow each other without padding and a block
-    may begin inside one. All tokens are supervised. Tokens past the last whole block are left out.
+    may begin within one. All tokens are supervised. Tokens after the last complete block are dropped.
     """
     stream = chain.from_iterable(_with_ends(tokenizer, document) for document in documents)
     blocks: list[Row] = []
@@ -46,7 +46,7 @@ def packed_blocks(
     if not blocks:
         raise UserError(
             f"the corpus has {len(block)} tokens, fewer than one block of {length}",
-            "training runs on whole blocks",
+            "training uses complete blocks only",
             "give it more text or a smaller max_length",
         )
     return blocks
@@ -72,8 +72,8 @@ def supervised_row(
         if not (after.startswith(before) and whole.startswith(after)):
             raise UserError(
                 f"the chat template writes turn {index + 1} differently when more turns follow",
-                "the reply's tokens can't be told from the prompt's",
-                "train on conversations of one reply, or mend the template",
+                "the reply's tokens can't be distinguished from the prompt's",
+                "train on conversations with one reply, or fix the template",
             )
         # White space after the end token belongs to the next turn.
         spans.append((len(before), len(after.rstrip())))
@@ -95,7 +95,7 @@ def supervised_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
     """Rows of all conversations; one longer than ``max_length`` is an error, not cut.
 
     Raises:
-        UserError: also where nothing is supervised at all.
+        UserError: as above, or if no token is supervised.
     """
     rows = []
     for index, record in enumerate(records()):
@@ -105,7 +105,7 @@ def supervised_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
     if all(label == IGNORED for row in rows for label in row["labels"]):
         raise UserError(
             "no token is supervised",
-            "only replies of the role 'assistant' are, and there is none",
+            "only replies of the role 'assistant' are, and there are none",
             "check the roles in `messages`",
         )
     return rows
@@ -115,7 +115,7 @@ def preference_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
     """``prompt_ids``, ``chosen_ids``, ``rejected_ids`` of each pair, as TRL's collator takes them.
 
     Prompts and answers are both messages, rendered by the chat template, or both plain text. Answers
-    are encoded apart from the prompt, so that no token holds bytes of both; they end with EOS.
+    are encoded separately from the prompt, so that no token has bytes of both; they end with EOS.
     """
     rows = []
     for index, record in enumerate(records()):
@@ -123,13 +123,13 @@ def preference_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
         if isinstance(prompt, str):
             row = {
                 "prompt_ids": tokenizer(prompt)["input_ids"],
-                "chosen_ids": _answer(tokenizer, chosen),
-                "rejected_ids": _answer(tokenizer, rejected),
+                "chosen_ids": _completion_ids(tokenizer, chosen),
+                "rejected_ids": _completion_ids(tokenizer, rejected),
             }
         else:
             good, bad = (
-                supervised_row([*prompt, *answer], tokenizer, first=len(prompt))
-                for answer in (chosen, rejected)
+                supervised_row([*prompt, *completion], tokenizer, first=len(prompt))
+                for completion in (chosen, rejected)
             )
             size = _prompt_size(good)
             if good["input_ids"][:size] != bad["input_ids"][: _prompt_size(bad)]:
@@ -176,7 +176,7 @@ def _with_ends(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return [*bos, *ids, tokenizer.eos_token_id]
 
 
-def _answer(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def _completion_ids(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
     return [*tokenizer(text, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
 
 
@@ -194,14 +194,16 @@ def _render(
 
 
 def _missing_bos(tokenizer: PreTrainedTokenizerBase, ids: list[int]) -> list[int]:
-    """[BOS] where the tokenizer puts one before a text and the template has not."""
+    """[BOS] if the tokenizer puts it before a text and the template did not."""
     bos = tokenizer.bos_token_id
     adds = bos is not None and tokenizer("")["input_ids"][:1] == [bos]
     return [bos] if adds and ids[:1] != [bos] else []
 
 
 def _prompt_size(row: Row) -> int:
-    return next((place for place, label in enumerate(row["labels"]) if label != IGNORED), len(row["labels"]))
+    return next(
+        (position for position, label in enumerate(row["labels"]) if label != IGNORED), len(row["labels"])
+    )
 
 
 def _reply(row: Row) -> list[int]:

@@ -1,4 +1,4 @@
-"""A declared stage becomes a checkpoint folder."""
+"""From a declared stage to a checkpoint folder."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from stemmatics.core.stages import (
 )
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train.alter import alter
-from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, own_randomness, quiet
+from stemmatics.train.finetune import Conditions, OnEvent, TrainingLog, fit, quiet, seeded
 from stemmatics.train.lora import check_moved, merged, save_adapter, with_adapters
-from stemmatics.train.models import build_model, load_model, load_tokenizer, save_checkpoint, written_whole
+from stemmatics.train.models import atomic_folder, build_model, load_model, load_tokenizer, save_checkpoint
 from stemmatics.train.recovery import recover
 from stemmatics.train.recovery_rows import updates_of
 from stemmatics.train.rows import Records, packed_blocks, preference_rows, supervised_rows, texts
@@ -46,22 +46,22 @@ def train_stage(
     state: Path | None = None,
     merge: bool = False,
 ) -> TrainingLog:
-    """Makes the stage's checkpoint in ``out``: config, safetensors (float32), tokenizer, chat template.
+    """Write the stage's checkpoint to ``out``: config, safetensors (float32), tokenizer, chat template.
 
-    A recovery leaves its adapter alone in ``out``, or with ``merge`` a whole checkpoint; ``state``
-    is the folder in which it keeps what it needs to go on after a crash.
+    A recovery writes only its adapter to ``out``, or with ``merge`` a full checkpoint; ``state`` is
+    the folder from which it continues after a crash.
 
-    ``init`` is the folder to start from (none for a pretraining), ``resume_from`` that of the
-    pretraining that a pretraining ``resumes``. ``records`` gives the corpus anew at each call.
-    Documents are read in the order of the records, conversations and pairs in an order drawn from
-    the seed. Same seed, threads and machine: the same weights, bit for bit. ``out`` appears whole
-    or not at all; beside it only the system's temporary folder is written to.
+    ``init`` is the folder to start from (None for a pretraining), ``resume_from`` that of the
+    pretraining that a pretraining ``resumes``. ``records`` returns the corpus from the start at each
+    call. Documents are read in the order of the records, conversations and pairs in an order drawn
+    from the seed. The same seed, threads and machine give the same weights, bit for bit. ``out`` is
+    either complete or absent; besides it, only the system's temporary folder is written to.
 
     Raises:
-        UserError: the corpus does not fit the stage, the training diverged, ``out`` is taken.
+        UserError: the corpus does not fit the stage, the training diverged, or ``out`` already exists.
     """
     conditions = Conditions(seed, numerics, on_event)
-    with written_whole(out) as part, own_randomness(seed, numerics), quiet():
+    with atomic_folder(out) as part, seeded(seed, numerics), quiet():
         if isinstance(stage, Pretrain):
             return _pretrain(stage, _needed(records, stage), part, resume_from, conditions)
         if init is None:
@@ -108,8 +108,8 @@ def _pretrain(
     if stage.resumes is not None and resume_from is None:
         raise UserError(
             f"the checkpoint {stage.resumes!r} to resume from was not given",
-            "the stage goes on from it",
-            "make that stage first",
+            "the stage continues it",
+            "run that stage first",
         )
     if resume_from is None:
         tokenizer = train_tokenizer(texts(records), shape.vocab_size, shape.context)
@@ -164,7 +164,8 @@ def _recover(
     model, tokenizer = loaded
     _check_length(stage.recipe, model)
     updates = updates_of(texts(records), TextTokenizer(tokenizer), stage.recipe)
-    pad_id = next(one for one in (tokenizer.pad_token_id, tokenizer.eos_token_id, 0) if one is not None)
+    candidates = (tokenizer.pad_token_id, tokenizer.eos_token_id, 0)
+    pad_id = next(index for index in candidates if index is not None)
     adapted, log = recover(model, updates, stage.recipe, conditions, pad_id=pad_id, state=state)
     if merge:
         save_checkpoint(merged(adapted), tokenizer, out)
@@ -228,14 +229,14 @@ def _check_length(recipe: Recipe | RecoveryRecipe, model: PreTrainedModel) -> No
         )
     if isinstance(recipe, Recipe) and recipe.stop_at is not None and recipe.stop_at > recipe.steps:
         raise UserError(
-            f"stop_at {recipe.stop_at} lies behind the last of {recipe.steps} steps",
+            f"stop_at {recipe.stop_at} is after the last of {recipe.steps} steps",
             "the run would never stop there",
             "lower stop_at or raise steps",
         )
 
 
 def _prepare_padding(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Pads go right and may be the end token: labels and masks follow lengths, never ids."""
+    """Pad on the right; the end token may serve, since labels and masks follow lengths, never ids."""
     tokenizer.padding_side = "right"
     if tokenizer.pad_token is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -1,4 +1,4 @@
-"""A byte-level BPE tokenizer made from a corpus, with control tokens and a chat template."""
+"""A byte-level BPE tokenizer trained on a corpus, with control tokens and a chat template."""
 
 from __future__ import annotations
 

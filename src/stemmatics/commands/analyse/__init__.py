@@ -1,4 +1,4 @@
-"""The estimators alone, on a table of sums that somebody else made."""
+"""The estimators alone, on tables of sums from elsewhere."""
 
 from stemmatics.commands.analyse.run import MEASURES, analyse
 

@@ -1,4 +1,4 @@
-"""`stemma analyse agreement`: do benchmarks agree on the order of models, before and after?"""
+"""`stemma analyse agreement`: how far benchmarks agree on the order of models, before and after."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from stemmatics.math.agreement import agreement
 SETTINGS = (("before", "after"), ("direct_eval", "train_before_test"))
 STANDARD_ERRORS = "_stderr"
 LOWEST, HIGHEST = -1.0, 1.0
-"""Accuracies lie in [0, 1]; Matthews correlations, such as CoLA's, go down to -1."""
+"""Accuracies are in [0, 1]; Matthews correlations, such as CoLA's, in [-1, 1]."""
 
 Scores = dict[str, dict[str, float]]  # of one setting: task, model
 
 
 @dataclass
 class Chosen:
-    """Tasks that are used, and why each of the others is not."""
+    """The tasks that are used, and for each of the others why it is not."""
 
     tasks: list[str] = field(default_factory=list)
     left_out: dict[str, str] = field(default_factory=dict)
@@ -39,17 +39,17 @@ def analyse_agreement(
     before: str | None = None,
     after: str | None = None,
 ) -> dict[str, Any]:
-    """Mean Kendall tau-b over pairs of tasks in both settings, and the paired difference."""
+    """Mean Kendall tau-b over pairs of tasks in each setting, and the paired difference."""
     names, sides, family_of = _read(path, before, after)
     everyone = sorted({model for side in sides for task in side.values() for model in task})
     chosen = _choose(sides, everyone, tasks, lower_is_better)
-    # only where tasks were asked for can a model lack one of them
+    # a model can lack a task only if the tasks were named
     models = [m for m in everyone if all(m in side[task] for side in sides for task in chosen.tasks)]
     if len(chosen.tasks) < 2 or len(models) < 2:
         raise UserError(
             f"{path.name} leaves {len(chosen.tasks)} tasks and {len(models)} models",
-            "Agreement is over pairs of tasks, each ordering two models or more",
-            "Name tasks with --tasks that the same models have",
+            "agreement needs two tasks or more, with scores of the same two models or more",
+            "Name such tasks with --tasks",
         )
     sign = {task: -1.0 if task in lower_is_better else 1.0 for task in chosen.tasks}
     arrays = [
@@ -57,13 +57,13 @@ def analyse_agreement(
         for side in sides
     ]
     families = None if family_of is None else [family_of[model] for model in models]
-    found = agreement(arrays[0], arrays[1], rng=rng, families_M=families)
+    taus = agreement(arrays[0], arrays[1], rng=rng, families_M=families)
     return {
-        "settings": {names[0]: _mean_tau(found.before), names[1]: _mean_tau(found.after)},
-        "difference": _mean_tau(found.difference),
+        "settings": {names[0]: _mean_tau(taus.before), names[1]: _mean_tau(taus.after)},
+        "difference": _mean_tau(taus.difference),
         "of": f"{names[1]} less {names[0]}",
         "num_models": len(models),
-        "num_task_pairs": found.num_task_pairs,
+        "num_task_pairs": taus.num_task_pairs,
         "tasks": chosen.tasks,
         "lower_is_better": [task for task in chosen.tasks if sign[task] < 0],
         "left_out": chosen.left_out,
@@ -75,15 +75,15 @@ def _mean_tau(interval: Any) -> dict[str, Any]:
     return as_data(interval, units="mean tau-b")
 
 
-def _settings(there: list[str], before: str | None, after: str | None) -> tuple[str, str]:
-    """Which setting comes first: as asked, or by known names; never by their order in the file."""
-    known = next((pair for pair in SETTINGS if set(pair) <= set(there)), (None, None))
+def _settings(present: list[str], before: str | None, after: str | None) -> tuple[str, str]:
+    """First and second setting: as named, or by their usual names; never by their order in the file."""
+    known = next((pair for pair in SETTINGS if set(pair) <= set(present)), (None, None))
     chosen = (before or known[0], after or known[1])
-    if chosen[0] in there and chosen[1] in there and chosen[0] != chosen[1]:
+    if chosen[0] in present and chosen[1] in present and chosen[0] != chosen[1]:
         return str(chosen[0]), str(chosen[1])
     raise UserError(
-        "the two settings are not known",
-        f"The table has {', '.join(there) or 'none'}",
+        "the table does not say which two settings to compare",
+        f"it has {', '.join(present) or 'none'}",
         "Name them with --before and --after",
         code=2,
     )
@@ -92,40 +92,43 @@ def _settings(there: list[str], before: str | None, after: str | None) -> tuple[
 def _choose(
     sides: list[Scores],
     models: list[str],
-    asked: Sequence[str],
+    named: Sequence[str],
     lower_is_better: Sequence[str],
 ) -> Chosen:
-    """Tasks that both settings have for every model and whose scores are scores, or those asked for."""
-    there = list(dict.fromkeys(task for side in sides for task in side))
-    unknown = next((task for task in [*asked, *lower_is_better] if task not in there), None)
+    """The named tasks; else those that have valid scores of every model in both settings."""
+    present = list(dict.fromkeys(task for side in sides for task in side))
+    unknown = next((task for task in [*named, *lower_is_better] if task not in present), None)
     if unknown is not None:
         raise UserError(
-            f"there is no task {unknown!r}", "The table has others", f"Choose from {', '.join(there)}", code=2
+            f"there is no task {unknown!r}",
+            "the table has other tasks",
+            f"Choose from {', '.join(present)}",
+            code=2,
         )
     chosen = Chosen()
-    for task in there:
-        why = _why_not(task, sides, models, asked)
-        if why:
-            chosen.left_out[task] = why
+    for task in present:
+        reason = _reason_to_omit(task, sides, models, named)
+        if reason:
+            chosen.left_out[task] = reason
         else:
             chosen.tasks.append(task)
-    if asked:
-        lost = next((task for task in asked if task not in chosen.tasks), None)
+    if named:
+        lost = next((task for task in named if task not in chosen.tasks), None)
         if lost is not None:
             raise UserError(
-                f"task {lost!r} can't be used", chosen.left_out[lost], "Leave it out of --tasks", code=2
+                f"task {lost!r} can't be used", chosen.left_out[lost], "Remove it from --tasks", code=2
             )
     return chosen
 
 
-def _why_not(task: str, sides: list[Scores], models: list[str], asked: Sequence[str]) -> str:
-    """Why a task is left out; empty where it is used."""
-    if asked and task not in asked:
+def _reason_to_omit(task: str, sides: list[Scores], models: list[str], named: Sequence[str]) -> str:
+    """Why a task is left out; empty if it is used."""
+    if named and task not in named:
         return "not asked for"
     if not all(task in side for side in sides):
         return "in one setting only"
     values = [value for side in sides for value in side[task].values()]
-    if not asked:
+    if not named:
         missing = [model for model in models if not all(model in side[task] for side in sides)]
         if missing:
             return f"{len(missing)} of {len(models)} models lack it"
@@ -139,7 +142,7 @@ def _why_not(task: str, sides: list[Scores], models: list[str], asked: Sequence[
 def _read(
     path: Path, before: str | None, after: str | None
 ) -> tuple[tuple[str, str], list[Scores], dict[str, str] | None]:
-    """The settings' names and scores, and each model's family where a table of rows has it.
+    """Names and scores of the settings, and the family of each model if the table has it.
 
     Nested JSON {setting: {task: {model: score}}}, or rows of task, model and two settings.
     """
@@ -159,41 +162,41 @@ def _read(
 
 
 def _nested(path: Path, setting: str, tasks: Mapping[str, Any]) -> Scores:
-    found: Scores = {}
+    scores: Scores = {}
     for task, models in tasks.items():
         if not isinstance(models, dict):
             raise UserError(
-                f"{path.name}: {setting}, {task} is no object",
-                "It is to map models to scores",
-                "Mend the file",
+                f"{path.name}: {setting}, {task} is not an object",
+                "it must map models to scores",
+                "Correct the file",
             )
-        found[task] = {
+        scores[task] = {
             model: _score(path, f"{setting}, {task}, {model}", score) for model, score in models.items()
         }
-    return found
+    return scores
 
 
-def _score(path: Path, where: str, value: Any) -> float:
-    column = Table(path.name, {where: [value]})
-    return float(column.numbers(where)[0])
+def _score(path: Path, location: str, value: Any) -> float:
+    column = Table(path.name, {location: [value]})
+    return float(column.numbers(location)[0])
 
 
 def _column(table: Table, setting: str) -> Scores:
-    found: Scores = {}
+    scores: Scores = {}
     labels = zip(table.labels("task").tolist(), table.labels("model").tolist(), strict=True)
     for (task, model), score in zip(labels, table.numbers(setting).tolist(), strict=True):
-        found.setdefault(task, {})[model] = score
-    return found
+        scores.setdefault(task, {})[model] = score
+    return scores
 
 
 def _families(table: Table) -> dict[str, str]:
-    found: dict[str, str] = {}
+    family_of: dict[str, str] = {}
     labels = zip(table.labels("model").tolist(), table.labels("family").tolist(), strict=True)
     for row, (model, family) in enumerate(labels, start=1):
-        if found.setdefault(model, family) != family:
+        if family_of.setdefault(model, family) != family:
             raise UserError(
-                f"{table.name}: row {row} puts {model} into the family {family}, an earlier one into another",
-                "A model has one family",
-                "Mend the column",
+                f"{table.name}: row {row} has another family of {model} than an earlier row ({family!r})",
+                "a model has one family",
+                "Correct the column",
             )
-    return found
+    return family_of

@@ -1,7 +1,7 @@
-"""An archive: a folder of tables with ``SHA256SUMS``, verified as a whole before anything is estimated.
+"""An archive: a folder of tables with ``SHA256SUMS``, which are checked before anything is estimated.
 
-``SHA256SUMS`` is the format of the command ``sha256sum``: a line a file, 64 hex digits, two spaces, the
-path from the folder. ``sha256sum -c SHA256SUMS`` checks the same digests.
+``SHA256SUMS`` has the format of the command ``sha256sum``: for each file a line of 64 hex digits, two spaces
+and the path within the folder. ``sha256sum -c SHA256SUMS`` checks the same digests.
 """
 
 from __future__ import annotations
@@ -23,16 +23,18 @@ LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
 
 
 def files_of(folder: Path) -> list[str]:
-    """Every file of the folder but the checksums, as paths from it with forward slashes, sorted."""
-    found = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-    return sorted(name for name in found if name != CHECKSUMS)
+    """Paths of all files in the folder except the checksums: relative, with forward slashes, sorted."""
+    names = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+    return sorted(name for name in names if name != CHECKSUMS)
 
 
 def write_checksums(folder: Path) -> Path:
-    """Write ``SHA256SUMS`` for what is in the folder now."""
+    """Write ``SHA256SUMS`` for the files in the folder."""
     names = files_of(folder)
     if not names:
-        raise UserError(f"{folder} has no files", "There is nothing to sum", "Put tables into it", code=2)
+        raise UserError(
+            f"{folder} has no files", "there is nothing to hash", "Put tables into the folder", code=2
+        )
     lines = [f"{sha256_of(folder / name)}  {name}\n" for name in names]
     write_bytes(folder / CHECKSUMS, "".join(lines).encode())
     return folder / CHECKSUMS
@@ -44,36 +46,35 @@ def read_checksums(folder: Path) -> dict[str, str]:
     if not path.is_file():
         raise UserError(
             f"{folder} has no {CHECKSUMS}",
-            "Without checksums nobody can tell whether a table was altered",
-            "Get it from whoever made the archive, or write it with --write-checksums",
+            "without checksums an altered table can't be detected",
+            "Get the file from the author of the archive, or write it with --write-checksums",
             code=2,
         )
-    found: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for number, line in enumerate(read_text(path).splitlines(), start=1):
         matched = LINE.fullmatch(line)
-        if matched is None or matched[2] in found or ".." in Path(matched[2]).parts:
+        if matched is None or matched[2] in digests or ".." in Path(matched[2]).parts:
             raise UserError(
-                f"{CHECKSUMS}, line {number}: {line!r} is not right",
-                "A line is 64 hex digits, two spaces and a path inside the folder, once a file",
-                "Write it again with --write-checksums",
+                f"{CHECKSUMS}, line {number}: invalid line {line!r}",
+                "a line is 64 hex digits, two spaces and a path inside the folder, and a file has one line",
+                "Write the file again with --write-checksums",
             )
-        found[matched[2]] = matched[1]
-    return found
+        digests[matched[2]] = matched[1]
+    return digests
 
 
 def analyse_archive(folder: Path, *, seed: int) -> dict[str, Any]:
     """Check every file against its digest, then estimate every table.
 
-    ``problems`` names altered, missing and extra files and tables that can't be read, such as one with a
-    cell that is not finite. A table with a problem has no estimates. A table's numbers are those
-    that it gives by itself.
+    ``problems`` names altered, missing and extra files, and tables that can't be read, for instance because
+    a cell is not finite; they have no estimates. A table has the same estimates as when it is analysed alone.
     """
     digests = read_checksums(folder)
-    there = files_of(folder)
-    problems = [f"missing: {name}" for name in digests if name not in there]
-    problems += [f"extra: {name} is not in {CHECKSUMS}" for name in there if name not in digests]
+    present = files_of(folder)
+    problems = [f"missing: {name}" for name in digests if name not in present]
+    problems += [f"extra: {name} is not in {CHECKSUMS}" for name in present if name not in digests]
     tables: dict[str, Any] = {}
-    for name in there:
+    for name in present:
         if name not in digests:
             continue
         path = folder / name

@@ -1,4 +1,4 @@
-"""`stemma analyse depth`: the 2 x 2 of earlier state and late stack, from a table of margins."""
+"""`stemma analyse depth`: the 2 x 2 of earlier state and late layers, from a table of margins."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stemmatics.math.intervals import wilson
 LOGITS = "logits"
 DEFAULT_READOUT = "common-descendant"
 TOP1 = "top1"
-"""Columns ``top1_CELL`` name the most likely token in a cell; they are no margins."""
+"""Columns ``top1_CELL`` hold the most likely token in a cell, not a margin."""
 
 
 def analyse_depth(
     table: Table, *, rng: np.random.Generator, readout: str = DEFAULT_READOUT
 ) -> dict[str, Any]:
-    """All events, then each category; margins under one readout. Prompts are resampled and flipped."""
+    """Effects over all events, then in each category, under one readout; prompts are the unit."""
     table.require(["prompt_id"])
     chosen = readout.replace("-", "_")
     readouts = _readouts(table)
@@ -30,7 +30,7 @@ def analyse_depth(
         known = ", ".join(name.replace("_", "-") for name in readouts) or "none"
         raise UserError(
             f"{table.name} has no readout {readout!r}",
-            f"A readout has the columns READOUT_{', READOUT_'.join(CELLS)}; this table has {known}",
+            f"a readout has the columns READOUT_{', READOUT_'.join(CELLS)}; this table has {known}",
             "Choose one with --readout, or rename the columns",
             code=2,
         )
@@ -42,10 +42,10 @@ def analyse_depth(
     cells = margins[chosen]
 
     def statistics(keep: Any) -> dict[str, Any]:
-        found = factorial(
+        effects = factorial(
             cells.where(keep), prompts[keep], rng=rng, pairs_E=pairs[keep], families_E=families[keep]
         )
-        return _as_data(found)
+        return _as_data(effects)
 
     result: dict[str, Any] = {
         "readout": chosen.replace("_", "-"),
@@ -67,7 +67,7 @@ def analyse_depth(
 
 
 def _readouts(table: Table) -> list[str]:
-    """Readouts that have all four cells, in the order of the columns."""
+    """Readouts with all four cells, in the order of the columns."""
     ending = f"_{CELLS[0]}"
     starts = [name.removesuffix(ending) for name in table.columns if name.endswith(ending)]
     starts = [start for start in starts if start != TOP1]
@@ -79,7 +79,7 @@ def _cells(table: Table, readout: str) -> Cells:
 
 
 def _top1_changes(table: Table) -> dict[str, Any]:
-    """Share of events whose most likely token changes when the late stack is swapped, by earlier state."""
+    """Share of events whose most likely token changes with the late layers, by earlier state."""
     top = {cell: table.labels(f"{TOP1}_{cell}") for cell in CELLS}
     swaps = {
         "after_base": top["base_base"] != top["base_desc"],
@@ -103,19 +103,19 @@ def _effect(effect: Effect) -> dict[str, Any]:
     )
 
 
-def _as_data(found: Factorial) -> dict[str, Any]:
+def _as_data(effects: Factorial) -> dict[str, Any]:
     data = {
-        "effect_after_base": _effect(found.effect_after_base),
-        "effect_after_descendant": _effect(found.effect_after_descendant),
-        "interaction": _effect(found.interaction),
-        "portable_share": as_data(found.portable_share),
-        "num_events": found.num_events,
-        "num_prompts": found.interaction.interval.n,
-        "num_pairs": found.num_pairs,
-        "num_families": found.num_families,
+        "effect_after_base": _effect(effects.effect_after_base),
+        "effect_after_descendant": _effect(effects.effect_after_descendant),
+        "interaction": _effect(effects.interaction),
+        "portable_share": as_data(effects.portable_share),
+        "num_events": effects.num_events,
+        "num_prompts": effects.interaction.interval.n,
+        "num_pairs": effects.num_pairs,
+        "num_families": effects.num_families,
     }
-    if found.num_families > 1:
+    if effects.num_families > 1:
         data["between_families"] = {
-            name: as_data(interval, units=LOGITS) for name, interval in found.between_families.items()
+            name: as_data(interval, units=LOGITS) for name, interval in effects.between_families.items()
         }
     return data

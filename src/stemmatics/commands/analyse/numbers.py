@@ -1,4 +1,4 @@
-"""Estimates as plain data: what the JSON of `stemma analyse` holds."""
+"""Estimates as plain data, for the JSON of `stemma analyse`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from stemmatics.math.intervals import Interval
 
 
 def as_data(interval: Interval, *, units: str = "", **more: Any) -> dict[str, Any]:
-    """``value, lo, hi, n, level, method, unit, ...``; ``units`` is what the value is counted in."""
-    found = asdict(interval)
+    """``value, lo, hi, n, level, method, unit, ...``; ``units`` are those of the value."""
+    fields = asdict(interval)
     return (
-        {"value": found.pop("value"), "lo": found.pop("lo"), "hi": found.pop("hi"), "units": units}
-        | found
+        {"value": fields.pop("value"), "lo": fields.pop("lo"), "hi": fields.pop("hi"), "units": units}
+        | fields
         | more
     )
 
 
 def count(value: int, n: int, *, of: str, note: str = "") -> dict[str, Any]:
-    """A count of things in the table: exact, so without an interval."""
+    """A count in the table: exact, so without an interval."""
     return {
         "value": value,
         "lo": None,

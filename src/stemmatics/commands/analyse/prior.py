@@ -1,4 +1,4 @@
-"""`stemma analyse prior`: shares that corrections of the logits take back, from sums by document."""
+"""`stemma analyse prior`: shares that corrections of the logits recover, from sums by document."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNKNOWN = "n/a: the interval of the loss increase is unknown"
 
 
 def analyse_prior(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
-    """Loss increase, what each arm removes from either model, and the two shares; documents resampled.
+    """Loss increase, what each arm removes from either model, and the two shares; documents are the unit.
 
     Columns: ``doc_id``, ``num_tokens`` and nats summed by document, ``old_ARM`` and ``new_ARM`` for the arm
     ``none`` and any others; ``group`` joins near-duplicates.
@@ -31,7 +31,7 @@ def analyse_prior(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
     arms = _arms(table)
     tokens = table.numbers("num_tokens", least=0.0)
     if not tokens.sum() > 0:
-        raise UserError(f"{table.name} has no tokens", "Nothing was scored", "Check the column num_tokens")
+        raise UserError(f"{table.name} has no tokens", "nothing was scored", "Check the column num_tokens")
     groups = table.labels("group") if table.has("group") else None
     old, new = (
         {arm: table.numbers(f"{side}_{arm}", least=0.0) for arm in [NONE, *arms]} for side in ("old", "new")
@@ -63,25 +63,25 @@ def analyse_prior(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _arms(table: Table) -> list[str]:
-    """Arms in the order of their columns; each needs both models."""
+    """Arms in the order of their columns; each needs sums of both models."""
     sides = {
         side: [name.removeprefix(side) for name in table.columns if name.startswith(side)]
         for side in ("old_", "new_")
     }
-    for one, other in (("old_", "new_"), ("new_", "old_")):
-        alone = next((arm for arm in sides[one] if arm not in sides[other]), None)
+    for side, other in (("old_", "new_"), ("new_", "old_")):
+        alone = next((arm for arm in sides[side] if arm not in sides[other]), None)
         if alone is not None:
             raise UserError(
-                f"{table.name} has {one}{alone} but no {other}{alone}",
-                "A share needs both models under the same correction",
-                "Add the column, or take the other one out",
+                f"{table.name} has {side}{alone} but no {other}{alone}",
+                "a share needs both models under the same correction",
+                "Add the missing column, or remove the other one",
                 code=2,
             )
     arms = [arm for arm in sides["old_"] if arm != NONE]
     if not arms:
         raise UserError(
             f"{table.name} has no arm but {NONE}",
-            "There is no correction to judge",
+            "there is no correction to estimate",
             "Add columns old_ARM and new_ARM",
             code=2,
         )
@@ -93,8 +93,8 @@ def _refuse_loss_without_tokens(table: Table, tokens: Any, losses: list[Any]) ->
         if any(column[row] != 0 for column in losses):
             raise UserError(
                 f"{table.name}: row {row + 1} has a loss but no tokens",
-                "Nats without tokens have no rate",
-                "Mend num_tokens in that row",
+                "a loss without tokens has no rate",
+                "Correct num_tokens in that row",
             )
 
 

@@ -1,4 +1,4 @@
-"""`stemma analyse recovery`: how finely recovered losses resolve bases, from a table of pairs."""
+"""`stemma analyse recovery`: how well recovered losses separate bases, from a table of pairs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LABELS = ("corpus", "unit", "family", "base", "descendant")
 LOSSES = ("native_base", "matched_base", "native", "recovered")
 UNITS = ("nats_per_byte", "bits_per_byte")
 NATS = "nats/byte"
-# (kind of comparison, half width that others published, nats/byte)
+# half widths that others published, nats/byte, by kind of comparison
 PUBLISHED = {
     "two bases, both re-based": PUBLISHED_HALF_WIDTHS["re-based"],
     "two releases of one pipeline": PUBLISHED_HALF_WIDTHS["one pipeline"],
@@ -37,7 +37,7 @@ PUBLISHED = {
 
 
 def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
-    """Every corpus of the table by itself, then what two corpora share. Losses come out in nats/byte."""
+    """Each corpus of the table by itself, then pairs of corpora. Losses are returned in nats/byte."""
     table.require([*LABELS, *LOSSES])
     table.refuse_duplicates(["corpus", "base", "descendant"])
     losses = {name: _in_nats(table, name) for name in LOSSES}
@@ -45,7 +45,7 @@ def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any
     sizes = table.numbers("parameters") if table.has("parameters") else None
     pipelines = table.labels("pipeline") if table.has("pipeline") else None
     corpora: dict[str, Any] = {}
-    found: dict[str, Pairs] = {}
+    pairs_on: dict[str, Pairs] = {}
     for corpus in dict.fromkeys(labels["corpus"].tolist()):
         rows = labels["corpus"] == corpus
         try:
@@ -60,12 +60,12 @@ def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any
             )
         except UserError as error:
             raise UserError(f"{table.name}, corpus {corpus}: {error.what}", error.why, error.fix) from None
-        found[corpus] = pairs
+        pairs_on[corpus] = pairs
         corpora[corpus] = _corpus(pairs, rng)
         if sizes is not None:
             chosen = None if pipelines is None else pipelines[rows]
             corpora[corpus]["size"] = _size(pairs, sizes[rows], chosen, rng)
-    return {"corpora": corpora, "across_corpora": _across(found, rng)}
+    return {"corpora": corpora, "across_corpora": _across(pairs_on, rng)}
 
 
 def _in_nats(table: Table, column: str) -> Any:
@@ -75,7 +75,7 @@ def _in_nats(table: Table, column: str) -> Any:
         if unit not in UNITS:
             raise UserError(
                 f"{table.name}: row {row} has the unit {unit!r}",
-                "A loss in an unknown unit can't be compared",
+                "a loss in an unknown unit can't be compared",
                 f"Write {' or '.join(UNITS)}",
             )
     losses = table.numbers(column, least=0.0)
@@ -83,70 +83,71 @@ def _in_nats(table: Table, column: str) -> Any:
 
 
 def _corpus(pairs: Pairs, rng: np.random.Generator) -> dict[str, Any]:
-    found = resolution(pairs, rng=rng)
+    resolved = resolution(pairs, rng=rng)
     return {
-        "num_pairs": found.num_pairs,
-        "num_bases": len(found.bases),
-        "num_families": found.num_families,
-        "mean_residual": as_data(found.mean_residual, units=NATS),
-        "offset": as_data(found.offset, units=NATS),
-        "delta95": as_data(found.delta95, units=NATS),
-        "lofo90": as_data(found.lofo90, units=NATS),
+        "num_pairs": resolved.num_pairs,
+        "num_bases": len(resolved.bases),
+        "num_families": resolved.num_families,
+        "mean_residual": as_data(resolved.mean_residual, units=NATS),
+        "offset": as_data(resolved.offset, units=NATS),
+        "delta95": as_data(resolved.delta95, units=NATS),
+        "lofo90": as_data(resolved.lofo90, units=NATS),
         "misorder": [
             {"lo": band.lo, "hi": band.hi, "misordered": band.num_misordered, "pairs": band.num_pairs}
             | {"share": as_data(band.share)}
-            for band in found.misorder
+            for band in resolved.misorder
         ],
-        "spearman_recovered_matched": as_data(found.spearman_recovered_matched),
-        "spearman_native_matched": as_data(found.spearman_native_matched),
-        "sibling_spread": _siblings(found),
-        "rank_reversals": _reversals(found),
-        "kendall_native_rebased": as_data(found.kendall_native_rebased),
-        "spearman_native_rebased": as_data(found.spearman_native_rebased),
-        "uncertainty": _uncertainty(found),
+        "spearman_recovered_matched": as_data(resolved.spearman_recovered_matched),
+        "spearman_native_matched": as_data(resolved.spearman_native_matched),
+        "sibling_spread": _siblings(resolved),
+        "rank_reversals": _reversals(resolved),
+        "kendall_native_rebased": as_data(resolved.kendall_native_rebased),
+        "spearman_native_rebased": as_data(resolved.spearman_native_rebased),
+        "uncertainty": _uncertainty(resolved),
         "pairs": _rows(pairs),
     }
 
 
-def _siblings(found: Resolution) -> dict[str, Any]:
-    """The mean range with its interval, and every base's own."""
+def _siblings(resolved: Resolution) -> dict[str, Any]:
+    """The mean range over bases with its interval, and the range of each base."""
     bases = [
         {"base": base, "value": spread, "num_descendants": number}
-        for base, (spread, number) in found.siblings.items()
+        for base, (spread, number) in resolved.siblings.items()
     ]
-    data = as_data(found.sibling_spread, units=NATS)
+    data = as_data(resolved.sibling_spread, units=NATS)
     if not bases:
         data["note"] = "no base has two descendants"
-    return data | {"largest": max((one["value"] for one in bases), default=None), "bases": bases}
+    largest = max((spread for spread, _ in resolved.siblings.values()), default=None)
+    return data | {"largest": largest, "bases": bases}
 
 
-def _reversals(found: Resolution) -> dict[str, Any]:
-    """Pairs of bases that native and re-based loss order oppositely."""
-    num_bases = len(found.bases)
+def _reversals(resolved: Resolution) -> dict[str, Any]:
+    """Pairs of bases in opposite order by native and by re-based loss."""
+    num_bases = len(resolved.bases)
     listed = [
         {
-            "lower_native": found.bases[one.lower],
-            "lower_rebased": found.bases[one.higher],
-            "native_gap": one.first_gap,
-            "rebased_gap": one.second_gap,
+            "lower_native": resolved.bases[reversal.lower],
+            "lower_rebased": resolved.bases[reversal.higher],
+            "native_gap": reversal.first_gap,
+            "rebased_gap": reversal.second_gap,
         }
-        for one in found.reversals
+        for reversal in resolved.reversals
     ]
     return count(len(listed), num_bases * (num_bases - 1) // 2, of="pair of bases") | {"pairs": listed}
 
 
-def _uncertainty(found: Resolution) -> list[dict[str, Any]]:
-    """Half widths by kind of comparison, each from this table or marked as published by others."""
+def _uncertainty(resolved: Resolution) -> list[dict[str, Any]]:
+    """Half widths by kind of comparison: from this table, or published by others and marked so."""
 
     def measured(comparison: str, interval: Interval) -> dict[str, Any]:
         return {"comparison": comparison, "source": "this table"} | as_data(interval, units=NATS)
 
     rows = [
-        measured("a descendant and its own base, offset taken off (lofo90)", found.lofo90),
-        measured("descendants of different bases (delta95)", found.delta95),
+        measured("a descendant and its own base, offset taken off (lofo90)", resolved.lofo90),
+        measured("descendants of different bases (delta95)", resolved.delta95),
     ]
-    if found.siblings:
-        rows.append(measured("descendants of one base (mean sibling spread)", found.sibling_spread))
+    if resolved.siblings:
+        rows.append(measured("descendants of one base (mean sibling spread)", resolved.sibling_spread))
     defaults: list[dict[str, Any]] = [
         {"comparison": comparison, "source": "published default", "value": value, "units": NATS}
         | {"lo": None, "hi": None, "n": 0, "method": "published default", "note": "not from this table"}
@@ -156,7 +157,7 @@ def _uncertainty(found: Resolution) -> list[dict[str, Any]]:
 
 
 def _rows(pairs: Pairs) -> list[dict[str, Any]]:
-    """What each pair gives, nats/byte: plain differences of the table's own numbers."""
+    """Differences of each pair in nats/byte, straight from the table."""
     return [
         {
             "family": str(pairs.family_N[i]),
@@ -174,29 +175,32 @@ def _size(pairs: Pairs, sizes: Any, pipelines: Any, rng: np.random.Generator) ->
     """Residual per tenfold parameters, over all pairs and within each pipeline."""
     units = "nats/byte per tenfold parameters"
     overall = size_slope_by_family(pairs.residuals, sizes, pairs.family_N, rng=rng)
-    found: dict[str, Any] = {"overall": as_data(overall, units=units), "pipelines": {}}
+    slopes: dict[str, Any] = {"overall": as_data(overall, units=units), "pipelines": {}}
     if pipelines is not None:
         for name in np.unique(pipelines):
             own = pipelines == name
             slope = size_slope(pairs.residuals[own], sizes[own])
-            found["pipelines"][str(name)] = as_data(slope, units=units)
-    return found
+            slopes["pipelines"][str(name)] = as_data(slope, units=units)
+    return slopes
 
 
-def _across(found: dict[str, Pairs], rng: np.random.Generator) -> list[dict[str, Any]]:
-    """Does a pair that loses much on one corpus lose much on another? Over the pairs that both have."""
+def _across(pairs_on: dict[str, Pairs], rng: np.random.Generator) -> list[dict[str, Any]]:
+    """Rank correlation of the residuals on two corpora, over the pairs that both have."""
     rows = []
-    for one, other in itertools.combinations(found, 2):
-        places = [
+    for (name, pairs), (other_name, other) in itertools.combinations(pairs_on.items(), 2):
+        index, other_index = (
             {(str(p.base_N[i]), str(p.descendant_N[i])): i for i in range(p.base_N.size)}
-            for p in (found[one], found[other])
-        ]
-        shared = [name for name in places[0] if name in places[1]]
-        first, second = ([place[name] for name in shared] for place in places)
+            for p in (pairs, other)
+        )
+        shared = [key for key in index if key in other_index]
+        here, there = ([positions[key] for key in shared] for positions in (index, other_index))
         agree = spearman_interval(
-            found[one].residuals[first], found[other].residuals[second], found[one].family_N[first],
-            rng=rng, num_resamples=2000,
-        )  # fmt: skip
-        row = {"corpora": [one, other], "num_pairs": len(shared)}
+            pairs.residuals[here],
+            other.residuals[there],
+            pairs.family_N[here],
+            rng=rng,
+            num_resamples=2000,
+        )
+        row = {"corpora": [name, other_name], "num_pairs": len(shared)}
         rows.append(row | {"spearman_of_residuals": as_data(agree)})
     return rows

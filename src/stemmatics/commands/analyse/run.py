@@ -1,4 +1,4 @@
-"""Which measures there are, and what each may be asked."""
+"""Estimates from a table: which measures there are, and which settings each of them takes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stemmatics.commands.analyse.table import read_table
 from stemmatics.core.errors import UserError
 from stemmatics.core.keys import seed_from
 
-# a measure, and the settings that it takes beside the seed
+# measures, and their settings besides the seed
 MEASURES: dict[str, tuple[str, ...]] = {
     "recovery": (),
     "agreement": ("tasks", "lower_is_better", "before", "after"),
@@ -31,35 +31,35 @@ def analyse(measure: str, table: str | Path, *, seed: int = 0, **settings: Any) 
     Args:
         measure: recovery, agreement, depth or prior.
         table: CSV, Parquet, JSON or JSON lines; for prior also a folder of tables with ``SHA256SUMS``.
-        seed: of the resamples; the same seed and table give the same numbers.
+        seed: seed of the bootstrap; the same seed and table give the same numbers.
         settings: ``tasks``, ``lower_is_better``, ``before``, ``after`` (agreement), ``readout`` (depth).
 
-    Raises UserError for an unknown measure or setting and for what the table lacks.
+    Raises UserError for an unknown measure or setting, and for a table that lacks something.
     """
     check_settings(measure, settings)
     path = Path(table)
     if not path.exists():
-        raise UserError(f"{path} is not there", "A table is a file", "Check the path", code=2)
+        raise UserError(f"{path} does not exist", "a table is a file or a folder", "Check the path", code=2)
     rng = np.random.default_rng(seed_from(seed, measure))
     if measure == "recovery":
-        found = analyse_recovery(read_table(path), rng=rng)
+        estimates = analyse_recovery(read_table(path), rng=rng)
     elif measure == "agreement":
-        found = analyse_agreement(path, rng=rng, **settings)
+        estimates = analyse_agreement(path, rng=rng, **settings)
     elif measure == "depth":
-        found = analyse_depth(read_table(path), rng=rng, **settings)
+        estimates = analyse_depth(read_table(path), rng=rng, **settings)
     elif path.is_dir():
-        found = analyse_archive(path, seed=seed)
+        estimates = analyse_archive(path, seed=seed)
     else:
-        found = analyse_prior(read_table(path), rng=rng)
-    return {"measure": measure, "table": path.name, "seed": seed} | found
+        estimates = analyse_prior(read_table(path), rng=rng)
+    return {"measure": measure, "table": path.name, "seed": seed} | estimates
 
 
 def check_settings(measure: str, settings: dict[str, Any]) -> None:
-    """Refuse a measure that is not there, and settings that it does not have."""
+    """Raise UserError for an unknown measure, and for a setting that it does not take."""
     if measure not in MEASURES:
         raise UserError(
-            f"there is no measure {measure!r} to analyse a table with",
-            f"Known are {', '.join(MEASURES)}",
+            f"no measure called {measure!r} analyses tables",
+            f"the measures are {', '.join(MEASURES)}",
             "Choose one of them",
             code=2,
         )
@@ -67,8 +67,8 @@ def check_settings(measure: str, settings: dict[str, Any]) -> None:
     if other is not None:
         owner = next((name for name, own in MEASURES.items() if other in own), "no measure")
         raise UserError(
-            f"--{other.replace('_', '-')} is not for {measure}",
-            f"It belongs to {owner}",
-            "Leave it out",
+            f"--{other.replace('_', '-')} is not an option of {measure}",
+            f"it belongs to {owner}",
+            "Remove it",
             code=2,
         )

@@ -1,4 +1,4 @@
-"""Tables that somebody else made: CSV, Parquet, JSON, JSON lines. Every fault names its row and column."""
+"""Tables from elsewhere: CSV, Parquet, JSON, JSON lines. Every error names its row and column."""
 
 from __future__ import annotations
 
@@ -21,63 +21,63 @@ KINDS = (".csv", ".parquet", ".json", ".jsonl")
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of one length. Rows are counted from 1, without the header."""
+    """Columns of equal length. Rows are counted from 1, without the header."""
 
     name: str
     columns: Mapping[str, Sequence[Any]]
 
     @property
     def num_rows(self) -> int:
-        """Rows."""
+        """Number of rows."""
         return len(next(iter(self.columns.values()), ()))
 
     def has(self, column: str) -> bool:
-        """Whether there is such a column."""
+        """Whether the table has a column."""
         return column in self.columns
 
     def require(self, columns: Iterable[str], *, fix: str = "") -> None:
-        """Refuse a table without rows, or without one of these columns."""
+        """Raise UserError if the table has no rows or lacks a column."""
         missing = [column for column in columns if column not in self.columns]
         if missing:
-            there = ", ".join(self.columns) or "none"
+            present = ", ".join(self.columns) or "none"
             raise UserError(
                 f"{self.name} has no column {', '.join(map(repr, missing))}",
-                f"Its columns are {there}",
-                fix or "Rename or add the columns; docs/analyse.md has the shape",
+                f"its columns are {present}",
+                fix or "Rename or add the columns; docs/analyse.md describes them",
                 code=2,
             )
         if not self.num_rows:
             raise UserError(
                 f"{self.name} has no rows",
-                "There is nothing to estimate",
-                "Give rows below the header",
+                "there is nothing to estimate",
+                "Add rows below the header",
                 code=2,
             )
 
     def labels(self, column: str) -> npt.NDArray[np.str_]:
-        """A column of names; an empty one is refused."""
-        found = ["" if value is None else str(value).strip() for value in self.columns[column]]
-        for row, value in enumerate(found, start=1):
-            if not value:
-                raise self._bad(row, column, "is empty", "A row without a name can't be grouped")
-        return np.asarray(found, dtype=np.str_)
+        """A column of names. Raises UserError for an empty one."""
+        names = ["" if value is None else str(value).strip() for value in self.columns[column]]
+        for row, name in enumerate(names, start=1):
+            if not name:
+                raise self._bad(row, column, "is empty", "a row without a name can't be grouped")
+        return np.asarray(names, dtype=np.str_)
 
     def numbers(self, column: str, *, least: float = -math.inf) -> npt.NDArray[np.float64]:
-        """A column of finite numbers, none under ``least``."""
-        found = np.empty(self.num_rows)
+        """A column of finite numbers, none below ``least``. Raises UserError for others."""
+        numbers = np.empty(self.num_rows)
         for row, value in enumerate(self.columns[column], start=1):
             number = _number(value)
             if number is None:
-                raise self._bad(row, column, f"is {value!r}", "It is to be a number")
+                raise self._bad(row, column, f"is {value!r}", "it must be a number")
             if not math.isfinite(number):
-                raise self._bad(row, column, f"is {value!r}", "A sum that is not finite has no mean")
+                raise self._bad(row, column, f"is {value!r}", "a sum that is not finite has no mean")
             if number < least:
-                raise self._bad(row, column, f"is {value!r}", f"It can't be under {least:g}")
-            found[row - 1] = number
-        return found
+                raise self._bad(row, column, f"is {value!r}", f"it must not be below {least:g}")
+            numbers[row - 1] = number
+        return numbers
 
     def refuse_duplicates(self, columns: Sequence[str]) -> None:
-        """Refuse two rows that agree in all of these columns."""
+        """Raise UserError for two rows that agree in all of these columns."""
         seen: dict[tuple[str, ...], int] = {}
         for row, values in enumerate(zip(*(self.columns[c] for c in columns), strict=True), start=1):
             key = tuple(str(value).strip() for value in values)
@@ -85,19 +85,19 @@ class Table:
                 what = ", ".join(f"{c} {v}" for c, v in zip(columns, key, strict=True))
                 raise UserError(
                     f"{self.name}: rows {seen[key]} and {row} are both of {what}",
-                    "One thing counts once",
-                    "Take one of the rows out",
+                    "it would be counted twice",
+                    "Remove one of the rows",
                 )
             seen[key] = row
 
     def _bad(self, row: int, column: str, what: str, why: str) -> UserError:
         return UserError(
-            f"{self.name}: row {row}, column {column!r} {what}", why, "Mend the cell, or leave the row out"
+            f"{self.name}: row {row}, column {column!r} {what}", why, "Correct the cell, or remove the row"
         )
 
 
 def _number(value: Any) -> float | None:
-    """A number of any kind, or text that spells one; None for the rest."""
+    """A number, or text that can be read as one; None for anything else."""
     if isinstance(value, bool) or value is None:
         return None
     try:
@@ -110,8 +110,8 @@ def read_table(path: Path) -> Table:
     """Read a table by its suffix. Raises UserError for what can't be read as rows and columns."""
     if not path.is_file():
         raise UserError(
-            f"{path} is not there" if not path.exists() else f"{path} is a folder",
-            "A table is a file",
+            f"{path} is a folder" if path.exists() else f"{path} does not exist",
+            "a table is a file",
             "Check the path",
             code=2,
         )
@@ -125,7 +125,10 @@ def read_table(path: Path) -> Table:
     if path.suffix == ".json":
         return Table(path.name, _by_column(path, parse_json(path, read_text(path))))
     raise UserError(
-        f"{path.name} is no known kind of table", f"Known are {', '.join(KINDS)}", "Convert the file", code=2
+        f"{path.name} has an unknown file type",
+        f"tables are read from {', '.join(KINDS)}",
+        "Convert the file",
+        code=2,
     )
 
 
@@ -138,40 +141,40 @@ def read_text(path: Path) -> str:
 
 
 def parse_json(path: Path, text: str) -> Any:
-    """One JSON value; a name that is there twice in one object is refused, since one would be lost."""
+    """One JSON value. Raises UserError if an object has a name twice, since one of them would be lost."""
 
     def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(items)
-        if len(found) < len(items):
+        unique = dict(items)
+        if len(unique) < len(items):
             twice = next(name for name, _ in items if [n for n, _ in items].count(name) > 1)
             raise UserError(
-                f"{path.name} has {twice!r} twice in one object", "One of them would be lost", "Take one out"
+                f"{path.name} has {twice!r} twice in one object", "one of them would be lost", "Remove one"
             )
-        return found
+        return unique
 
     try:
         return json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
-        raise UserError(f"{path.name} is not JSON", str(error), "Mend the file, or convert it") from None
+        raise UserError(f"{path.name} is not JSON", str(error), "Correct or convert the file") from None
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
     lines = list(csv.reader(io.StringIO(read_text(path), newline="")))
     if not lines:
-        raise UserError(f"{path.name} is empty", "A table has a header and rows", "Check the file", code=2)
+        raise UserError(f"{path.name} is empty", "a table has a header and rows", "Check the file", code=2)
     header = [name.strip() for name in lines[0]]
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
-        raise UserError(f"{path.name} has two columns {twice!r}", "One of them would be lost", "Rename one")
+        raise UserError(f"{path.name} has two columns {twice!r}", "one of them would be lost", "Rename one")
     rows = [line for line in lines[1:] if line]
     for row, cells in enumerate(rows, start=1):
         if len(cells) != len(header):
             raise UserError(
                 f"{path.name}: row {row} has {len(cells)} cells under {len(header)} columns",
-                "Cells can't be matched to columns",
-                "Mend the row",
+                "cells can't be matched to columns",
+                "Correct the row",
             )
-    return {name: [cells[place] for cells in rows] for place, name in enumerate(header)}
+    return {name: [cells[position] for cells in rows] for position, name in enumerate(header)}
 
 
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
@@ -189,12 +192,15 @@ def _by_column(path: Path, rows: Any) -> dict[str, list[Any]]:
     if isinstance(rows, dict) and rows and all(isinstance(column, list) for column in rows.values()):
         if len({len(column) for column in rows.values()}) > 1:
             raise UserError(
-                f"{path.name} has columns of different lengths", "Rows can't be matched", "Mend it"
+                f"{path.name} has columns of different lengths", "rows can't be matched", "Correct the file"
             )
         return rows
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(
-            f"{path.name} is not a table", "It is to be a list of objects, one a row", "Convert it", code=2
+            f"{path.name} is not a table",
+            "it must be a list of objects, one for each row",
+            "Convert it",
+            code=2,
         )
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}

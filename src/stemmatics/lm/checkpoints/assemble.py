@@ -1,7 +1,7 @@
-"""A folder that holds exactly the pinned files, to load from.
+"""A folder with exactly the pinned files, to load from.
 
-The files are linked into an empty folder, so a stray adapter, a second tokenizer or a changed file
-can't slip in: what is read is what was pinned.
+The files are linked into an empty folder, so that a stray adapter, a second tokenizer or a changed file
+is never loaded: what is read is what was pinned.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterato
             if not path.exists() or sha256_of(path, memory) != pinned.files[name]:
                 raise UserError(
                     f"{name} of {pinned.source} is not the file that was pinned",
-                    "it changed or went away in between",
-                    "Run the command again to pin what is there now",
+                    "it was changed or removed in between",
+                    "Run the command again to pin the current files",
                 )
             (Path(folder) / name).symlink_to(path.resolve())
         yield Path(folder)
@@ -44,7 +44,7 @@ def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterato
 
 @contextmanager
 def explained(source: str) -> Iterator[None]:
-    """Turn what a library says about a checkpoint's files into a UserError that names the checkpoint."""
+    """Turn a library's error about a checkpoint's files into a UserError that names the checkpoint."""
     try:
         yield
     except torch.OutOfMemoryError:
@@ -52,8 +52,8 @@ def explained(source: str) -> Iterator[None]:
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         if "trust_remote_code" in str(error):
             raise UserError(
-                f"{source} needs Python code of its own to run",
-                "transformers has no class for it, and code from a checkpoint is not run unasked",
+                f"{source} needs its own Python code to run",
+                "transformers has no class for it, and code from a checkpoint is not run by default",
                 "Read that code, then type --trust-remote-code (trust_remote_code=True) if you trust it",
             ) from error
         raise UserError(
@@ -62,12 +62,12 @@ def explained(source: str) -> Iterator[None]:
 
 
 def gguf_argument(pinned: Pin) -> dict[str, str]:
-    """What transformers is told in addition for a GGUF."""
+    """Additional arguments of transformers for a GGUF."""
     return {"gguf_file": next(iter(pinned.files))} if pinned.kind == "gguf" else {}
 
 
 def origin(pinned: Pin) -> str:
-    """The name to keep in the loaded object, not that of the temporary folder."""
+    """The name for the loaded object, in place of the temporary folder's."""
     return (
         parse(pinned.source).name if pinned.kind == "hub" else str(Path(pinned.source).expanduser().resolve())
     )

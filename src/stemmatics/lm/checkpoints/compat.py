@@ -1,4 +1,4 @@
-"""What differs between two checkpoints, and what follows for comparing them.
+"""Differences between two checkpoints, and their consequences for comparing them.
 
 Reads configs and tokenizers only; no weights are loaded.
 """
@@ -26,7 +26,7 @@ SHAPE = (
     "num_key_value_heads",
     "intermediate_size",
 )
-# Windows are no longer than this by default (scoring), so a limit above it changes nothing there.
+# By default scoring windows are at most this long, so a longer limit changes nothing.
 DEFAULT_WINDOW = 2048
 
 
@@ -34,8 +34,8 @@ DEFAULT_WINDOW = 2048
 class Finding:
     """One difference.
 
-    ``severity``: ``by_byte`` forbids comparison by token, ``warning`` changes what a comparison
-    means or what must be set for it, ``note`` is for the record.
+    ``severity``: ``by_byte`` rules out a comparison by token, ``warning`` changes the meaning of a
+    comparison or the settings that it needs, ``note`` is for information.
     """
 
     field: str
@@ -73,18 +73,18 @@ def describe(
 def compare(
     a: str | Pin, b: str | Pin, *, trust_remote_code: bool = False, offline: bool | None = None
 ) -> list[Finding]:
-    """Every difference between two checkpoints that bears on comparing them, gravest first."""
+    """Every difference between two checkpoints that matters for comparing them, most severe first."""
     first, second = (describe(each, trust_remote_code=trust_remote_code, offline=offline) for each in (a, b))
     return compare_descriptions(first, second)
 
 
 def compare_descriptions(a: Description, b: Description) -> list[Finding]:
-    """As ``compare``, for checkpoints that were read already."""
+    """As ``compare``, for checkpoints that have been described."""
     findings = [*_tokenizer_findings(a, b), *_vocabulary_findings(a, b)]
     for field, severity, value, follows in _FIELDS:
-        said = value(a), value(b)
-        if said[0] != said[1]:
-            findings.append(Finding(field, str(said[0]), str(said[1]), severity, follows))
+        values = value(a), value(b)
+        if values[0] != values[1]:
+            findings.append(Finding(field, str(values[0]), str(values[1]), severity, follows))
     findings += _context_findings(a, b)
     order = ("by_byte", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
@@ -98,14 +98,14 @@ def _tokenizer_findings(a: Description, b: Description) -> list[Finding]:
             findings.append(Finding(f"token ids of {probe!r}", str(ids[0]), str(ids[1]), "by_byte", BY_BYTE))
     for side, each in (("a", a), ("b", b)):
         if "tokenizer_approximate" in each.flags:
-            said = [each.flags["tokenizer_approximate"] if side == name else "" for name in ("a", "b")]
+            values = [each.flags["tokenizer_approximate"] if side == name else "" for name in ("a", "b")]
             findings.append(
                 Finding(
                     "tokenizer_approximate",
-                    said[0],
-                    said[1],
+                    values[0],
+                    values[1],
                     "warning",
-                    "loss of this checkpoint may be that of a text cut otherwise than in its training",
+                    "its loss may be that of a text tokenised differently than in its training",
                 )
             )
     return findings
@@ -155,7 +155,7 @@ def _context_findings(a: Description, b: Description) -> list[Finding]:
 
 
 def prefix_ids(tokenizer: Any) -> list[int]:
-    """What the tokenizer's own template puts before a text."""
+    """The ids that the tokenizer's own template puts before a text."""
     plain = tokenizer.encode("a", add_special_tokens=False)
     whole = tokenizer.encode("a", add_special_tokens=True)
     starts = (i for i in range(len(whole)) if whole[i : i + len(plain)] == plain)
@@ -220,7 +220,7 @@ _FIELDS: tuple[tuple[str, Severity, Callable[[Description], Any], str], ...] = (
         "padding rows",
         "note",
         _padding_rows,
-        "rows without a token take a little probability; shared leaves them out",
+        "rows without a token get a little probability; shared leaves them out",
     ),
     (
         "RoPE",
@@ -232,7 +232,7 @@ _FIELDS: tuple[tuple[str, Severity, Callable[[Description], Any], str], ...] = (
         "architecture",
         "warning",
         _architecture,
-        "losses can be compared; layers can't be crossed nor weights subtracted",
+        "losses can be compared; layers can't be crossed and weights can't be subtracted",
     ),
     (
         "tied head",
@@ -245,7 +245,7 @@ _FIELDS: tuple[tuple[str, Severity, Callable[[Description], Any], str], ...] = (
         "chat template",
         "note",
         _template,
-        "plain text is untouched; rendered messages need one template for both",
+        "plain text is not affected; rendered messages need one template for both",
     ),
     ("dtype", "note", _dtype, "weights were rounded differently; differences are taken in float32"),
 )

@@ -1,9 +1,9 @@
-"""Tokenizers of GGUF files: the pre-tokenizer rule put back, and what could not be put back said.
+"""Tokenizers of GGUF files: restores the pre-tokenizer rule, and flags tokenizers where it can't.
 
-A GGUF names the rule by which text is split before the merges are applied (``tokenizer.ggml.pre``)
-and does not spell it out. transformers knows some names and falls back to GPT-2's rule for the
-others, so that the ids can differ from the model's own. Here the rules of the names below are
-applied whatever the library's version does; any other name is flagged ``tokenizer_approximate``.
+A GGUF names the rule by which text is split before merges are applied (``tokenizer.ggml.pre``), but
+does not contain it. transformers knows some names and uses GPT-2's rule for all others, so that ids
+can differ from the model's own. Here the rules of the names below are applied whatever the library's
+version does; any other name is flagged ``tokenizer_approximate``.
 
 The rules are those of the models' own ``tokenizer.json`` files, which are also llama.cpp's
 (``llama-vocab.cpp``).
@@ -47,10 +47,10 @@ _QWEN2 = (
 
 @dataclass(frozen=True)
 class Rule:
-    """How text is cut before byte-level merges: each pattern cuts what the one before it left.
+    """How text is split before byte-level merges: each pattern splits the pieces of the one before it.
 
-    ``whole_words``: a piece that is in the vocabulary is taken whole, without its merges.
-    ``adds_bos``: BOS is added where the file does not say.
+    ``whole_words``: a piece that is in the vocabulary is one token, without merges.
+    ``adds_bos``: BOS is added unless the file says otherwise.
     """
 
     splits: tuple[str, ...]
@@ -82,10 +82,10 @@ def repair(tokenizer: Any, path: Path) -> dict[str, str]:
 
     Returns:
         ``tokenizer_repaired`` where a known rule changed ids on the probe strings,
-        ``tokenizer_approximate`` where the rule is unknown or the repaired tokenizer does not give
-        the probe strings back; nothing where the rebuilt tokenizer had the rule already.
+        ``tokenizer_approximate`` where the rule is unknown or the repaired tokenizer does not round-trip
+        the probe strings; nothing where the rebuilt tokenizer already had the rule.
     """
-    model, name, says_bos = _header(path)
+    model, name, declares_bos = _header(path)
     rule = RULES.get(name or "")
     if model != "gpt2" or rule is None:
         what = f"pre-tokenizer rule {name!r}" if model == "gpt2" else f"tokenizer kind {model!r}"
@@ -103,7 +103,7 @@ def repair(tokenizer: Any, path: Path) -> dict[str, str]:
     )
     backend.normalizer = normalizers.NFC() if rule.nfc else None
     backend.model.ignore_merges = rule.whole_words
-    if rule.adds_bos and not says_bos:
+    if rule.adds_bos and not declares_bos:
         tokenizer.add_bos_token = True
     after = [tokenizer.encode(probe, add_special_tokens=False) for probe in PROBES]
     lost = [
@@ -113,23 +113,23 @@ def repair(tokenizer: Any, path: Path) -> dict[str, str]:
     ]
     if lost:
         return {
-            "tokenizer_approximate": f"{len(lost)} of {len(PROBES)} probe strings do not come back from "
+            "tokenizer_approximate": f"{len(lost)} of {len(PROBES)} probe strings are not recovered from "
             f"their ids, the first {lost[0]!r}"
         }
     changed = sum(old != new for old, new in zip(before, after, strict=True))
     if not changed:
         return {}
     return {
-        "tokenizer_repaired": f"pre-tokenizer rule {name!r} put back: ids changed on {changed} of "
+        "tokenizer_repaired": f"pre-tokenizer rule {name!r} restored: ids changed on {changed} of "
         f"{len(PROBES)} probe strings"
     }
 
 
 def forget_quantization(model: Any) -> None:
-    """Make a model that was read from a GGUF an ordinary one, so that it can be saved and trained.
+    """Turn a model that was read from a GGUF into an ordinary one, so that it can be saved and trained.
 
-    Its weights are plain floating-point tensors; what is left of the file is an entry in the config
-    and a quantizer object, and transformers refuses to save while they are there.
+    Its weights are plain floating-point tensors already; an entry in the config and a quantizer object
+    remain, with which transformers refuses to save.
     """
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
@@ -140,7 +140,7 @@ def forget_quantization(model: Any) -> None:
 
 
 def _header(path: Path) -> tuple[str | None, str | None, bool]:
-    """The tokenizer's kind, the name of its pre-tokenizer rule, and whether the file says if BOS is added."""
+    """The tokenizer's kind, the name of its pre-tokenizer rule, and whether the file declares BOS."""
     from gguf import GGUFReader
 
     fields = GGUFReader(path).fields

@@ -1,7 +1,7 @@
-"""A checkpoint's files: their hashes, remembered, and where they come from (a folder, or the Hub).
+"""A checkpoint's files, in a folder or on the Hub, and their cached hashes.
 
 Nothing here imports torch. ``huggingface_hub`` is imported where it is used, so that local
-checkpoints need no network library at all.
+checkpoints need no network library.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 class Memory:
-    """A JSON file of things that are slow to find out, shared by all processes of this user.
+    """A JSON file of values that are slow to compute, shared by all processes of this user.
 
-    Entries of local files hold the file's size, times and inode, so a file that was rewritten is
-    hashed again. A damaged file is an empty memory: all that it held can be found out again.
+    Entries of local files have the file's size, times and inode, so a file that was rewritten is
+    hashed again. A damaged file counts as empty: all its values can be computed again.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -38,7 +38,7 @@ class Memory:
         return self._read().get(name)
 
     def put(self, name: str, value: Any) -> None:
-        """Write one entry; entries that other processes write at the same time stay."""
+        """Write an entry; entries that other processes write at the same time are kept."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{self.path}.lock"):
             entries = self._read() | {name: value}
@@ -55,11 +55,11 @@ class Memory:
 
 
 def sha256_of(path: Path, memory: Memory) -> str:
-    """SHA-256 of a file's bytes, 64 hex digits, computed again only where the file changed.
+    """SHA-256 of a file's bytes, 64 hex digits, recomputed only if the file changed.
 
     "Changed" is any difference in size, modification time, status-change time or inode. The
     status-change time can't be set by a program, so a rewrite that keeps the old modification
-    time is seen as well.
+    time is noticed as well.
     """
     real = path.resolve()
     state = real.stat()
@@ -74,7 +74,7 @@ def sha256_of(path: Path, memory: Memory) -> str:
 
 
 def hub_is_offline() -> bool:
-    """Whether the user told the Hub's client to stay offline (``HF_HUB_OFFLINE=1``)."""
+    """Whether the Hub's client is set to stay offline (``HF_HUB_OFFLINE=1``)."""
     from huggingface_hub import constants
 
     return bool(constants.HF_HUB_OFFLINE)
@@ -84,10 +84,10 @@ class Repository:
     """One model repository of the Hub at one commit.
 
     ``names`` are the files at its top level, ``lfs_sha256`` the hashes that the Hub states for
-    its large files. ``notice`` says where the commit comes from if the Hub was not asked.
+    its large files. ``notice`` says where the commit comes from if the Hub was not queried.
 
-    Raises UserError where the repository or the revision does not exist or can't be reached and
-    is not in the cache either.
+    Raises UserError if the repository or revision does not exist, or can't be reached and is not in
+    the cache.
     """
 
     def __init__(self, name: str, revision: str | None, *, offline: bool | None, memory: Memory) -> None:
@@ -100,7 +100,7 @@ class Repository:
         listing = memory.get(f"hub:{name}@{commit}") if commit else None
         if listing is None and not self.offline:
             try:
-                commit, listing = self._ask(wanted)
+                commit, listing = self._query(wanted)
             except (_http_error(), OSError) as error:
                 if offline is False:
                     raise UserError(
@@ -109,7 +109,7 @@ class Repository:
                         "Check the network, or use a local folder",
                     ) from error
                 self.offline = True
-                self.notice = f"the Hub was not reached; {name}@{wanted} comes from the local cache"
+                self.notice = f"the Hub was not reached; {name}@{wanted} is from the local cache"
         if listing is None:
             commit, listing = self._from_cache(wanted)
         assert commit is not None
@@ -117,7 +117,7 @@ class Repository:
         self.names: list[str] = sorted(listing)
         self.lfs_sha256: dict[str, str | None] = listing
 
-    def _ask(self, wanted: str) -> tuple[str, dict[str, str | None]]:
+    def _query(self, wanted: str) -> tuple[str, dict[str, str | None]]:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
@@ -131,15 +131,15 @@ class Repository:
             ) from error
         except RepositoryNotFoundError as error:
             raise UserError(
-                f"There is no model {self.name}",
-                "no file or folder has that name here, and the Hub knows no such model (or it is private)",
+                f"Unknown model {self.name}",
+                "no file or folder here has that name, and the Hub has no such model (or it is private)",
                 "Check the spelling; for a private model run `hf auth login`",
             ) from error
         except RevisionNotFoundError as error:
             raise UserError(
                 f"{self.name} has no revision {wanted!r}",
-                "the Hub knows the model but not this branch, tag or commit",
-                f"See https://huggingface.co/{self.name}/commits for those that exist",
+                "the Hub has the model but not this branch, tag or commit",
+                f"See https://huggingface.co/{self.name}/commits for existing revisions",
             ) from error
         assert info.sha is not None
         listing = {
@@ -158,7 +158,7 @@ class Repository:
         return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.name, repo_type="model")
 
     def _remember_revision(self, wanted: str, commit: str) -> None:
-        # Files are fetched by commit, which leaves no note of the branch; offline, the branch is asked for.
+        # Files are fetched by commit, which does not record the branch; offline, the branch is needed.
         if wanted != commit:
             note = self._folder() / "refs" / wanted
             note.parent.mkdir(parents=True, exist_ok=True)
@@ -187,7 +187,7 @@ class Repository:
             return Path(hf_hub_download(self.name, name, revision=self.commit, local_files_only=self.offline))
         except (_http_error(), OSError) as error:
             raise UserError(
-                f"{name} of {self.name}@{self.commit} can't be had",
+                f"{name} of {self.name}@{self.commit} can't be downloaded",
                 _first_line(error),
                 "Check the network, or download the whole model first with `hf download`",
             ) from error
@@ -198,7 +198,7 @@ class Repository:
 
 
 class Folder:
-    """A local folder, with the same face as ``Repository``."""
+    """A local folder, with the interface of ``Repository``."""
 
     commit = None
     notice = None
@@ -218,7 +218,7 @@ class Folder:
 
 
 def holds_model(files: Folder | Repository) -> bool:
-    """Whether the files are those of a whole model."""
+    """Whether the files are those of a full model."""
     return any(
         {f"{stem}.{suffix}", f"{stem}.{suffix}.index.json"} & set(files.names) for stem, suffix in WEIGHTS
     )
@@ -227,8 +227,8 @@ def holds_model(files: Folder | Repository) -> bool:
 def weight_names(files: Folder | Repository, source: str) -> list[str]:
     """The weight files that loading will read (index included), in transformers' order of preference.
 
-    Raises UserError, naming the file, where an index names a shard that is missing or a shard is
-    there that the index does not name, and where there are no weights at all.
+    Raises UserError with the file's name if an index names a missing shard, if a shard exists that the
+    index does not name, or if there are no weights.
     """
     for stem, suffix in WEIGHTS:
         if f"{stem}.{suffix}" in files.names:
@@ -237,21 +237,21 @@ def weight_names(files: Folder | Repository, source: str) -> list[str]:
         if index not in files.names:
             continue
         named = set(read_json(files, index).get("weight_map", {}).values())
-        there = {name for name in files.names if SHARD.fullmatch(name) and name.endswith(suffix)}
+        present = {name for name in files.names if SHARD.fullmatch(name) and name.endswith(suffix)}
         for wrong, why in (
-            (named - set(files.names), f"{index} names it, and it is not there"),
-            (there - named, f"it is there, and {index} does not name it"),
+            (named - set(files.names), f"{index} names it, but it does not exist"),
+            (present - named, f"it exists, but {index} does not name it"),
         ):
             if wrong:
                 raise UserError(
-                    f"Shard {', '.join(sorted(wrong))} of {source} is missing from the model",
+                    f"Shard {', '.join(sorted(wrong))} of {source} does not match the index",
                     why,
-                    "Download or copy the model again, whole",
+                    "Download or copy the complete model again",
                 )
         return [index, *sorted(named)]
     ggufs = [name for name in files.names if name.endswith(".gguf")]
     raise UserError(
-        f"{source} holds no weights",
+        f"{source} has no weights",
         "there is no model.safetensors, pytorch_model.bin or index of shards",
         f"Give the file itself: {source}/{ggufs[0]}" if ggufs else "Check the path, or finish the download",
     )
@@ -263,14 +263,14 @@ def adapter_name(files: Folder | Repository, source: str) -> str:
         if name in files.names:
             return name
     raise UserError(
-        f"{source} holds no adapter weights",
+        f"{source} has no adapter weights",
         "there is no adapter_model.safetensors and no adapter_model.bin",
         "Check the path, or finish the download",
     )
 
 
 def read_json(files: Folder | Repository, name: str) -> dict[str, Any]:
-    """A JSON object among the files; UserError, naming it, where it is something else."""
+    """A JSON object among the files; UserError with its name if it is something else."""
     try:
         return dict(json.loads(files.fetch(name).read_text(encoding="utf-8")))
     except ValueError as error:

@@ -1,7 +1,7 @@
-"""Load a checkpoint whole or not at all, and save one that loads the same.
+"""Loads complete checkpoints only, and saves checkpoints that load the same.
 
-A missing tensor, an adapter without a place and a refused file are errors; anything else that is
-odd is a named flag beside the model.
+A missing tensor, an adapter that does not match and a refused file are errors; other oddities are
+named flags of the loaded model.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_s
 class Loaded:
     """A checkpoint in memory.
 
-    ``model`` is in evaluation mode without gradients. ``flags`` are named oddities with what they
-    mean; ``context_length`` is in positions, None where the architecture states no limit;
+    ``model`` is in evaluation mode without gradients. ``flags`` are named oddities with
+    explanations; ``context_length`` is in positions, None where the architecture states no limit;
     ``num_ids`` is the number of rows of the embedding table; ``stop_ids`` end a text.
     """
 
@@ -68,7 +68,7 @@ def load(
     """Load model and tokenizer.
 
     Args:
-        checkpoint: a spec as ``pin.parse`` takes it, or a pin; a pin whose files changed is refused.
+        checkpoint: a spec as ``pin.parse`` takes it, or a pin; changed files are an error.
         numerics: device, precision and attention. ``dtype: auto`` is float32 on CPU and the
             checkpoint's own elsewhere.
         trust_remote_code: run Python code that comes with the checkpoint.
@@ -85,7 +85,7 @@ def load(
     refuse_pickle(pinned, allow_pickle=allow_pickle)
     model, flags = _load_model(base, numerics, trust_remote_code=trust_remote_code, offline=offline)
     if pinned.parts:
-        model, adapter_flags = _put_on(model, pinned.parts[1], merge=merge_adapter, offline=offline)
+        model, adapter_flags = _with_adapter(model, pinned.parts[1], merge=merge_adapter, offline=offline)
         flags |= adapter_flags
     model.eval().requires_grad_(requires_grad=False)
     tokenizer, tokenizer_flags = load_tokenizer(pinned, trust_remote_code=trust_remote_code, offline=offline)
@@ -171,8 +171,8 @@ def _load_model(
     if missing:
         raise UserError(
             f"{base.source} lacks {len(missing)} tensors: {some(missing)}",
-            f"{type(model).__name__} needs them, and untrained values would stand in their place",
-            "Download or copy the checkpoint again, whole",
+            f"{type(model).__name__} needs them; they would be random",
+            "Download or copy the complete checkpoint again",
         )
     flags = {}
     if unexpected := sorted(info["unexpected_keys"]):
@@ -181,7 +181,7 @@ def _load_model(
     tied = head is not None and head.weight is model.get_input_embeddings().weight
     if model.config.get_text_config().tie_word_embeddings and not tied:
         flags["head_not_tied"] = (
-            "the config ties head and embedding, the files hold two different ones; both kept"
+            "the config ties head and embedding, but the files have two different ones; both are used"
         )
     if getattr(model.config, "auto_map", None) and not trust_remote_code:
         flags["custom_code_ignored"] = (
@@ -193,13 +193,15 @@ def _load_model(
     return model, flags
 
 
-def _put_on(model: Any, adapter: Pin, *, merge: bool, offline: bool | None) -> tuple[Any, dict[str, str]]:
+def _with_adapter(
+    model: Any, adapter: Pin, *, merge: bool, offline: bool | None
+) -> tuple[Any, dict[str, str]]:
     from peft import PeftModel
 
     names = [name for name in adapter.files if name.startswith("adapter_")]
     with assembled(adapter, names, offline=offline) as folder, explained(adapter.source):
         adapted = PeftModel.from_pretrained(model, folder, is_trainable=False)
-        # from_pretrained only warns about tensors without a place; loading again says which they are.
+        # from_pretrained only warns about unmatched tensors; loading again returns their names.
         result = adapted.load_adapter(folder, adapter_name="default", is_trainable=False)
     if result.missing_keys:
         raise UserError(
@@ -209,25 +211,25 @@ def _put_on(model: Any, adapter: Pin, *, merge: bool, offline: bool | None) -> t
         )
     flags = {}
     if result.unexpected_keys:
-        flags["unexpected_adapter_tensors"] = f"without a place: {some(sorted(result.unexpected_keys))}"
+        flags["unexpected_adapter_tensors"] = f"not in the model: {some(sorted(result.unexpected_keys))}"
     return (adapted.merge_and_unload() if merge else adapted), flags
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
-    """Write a plain transformers folder (safetensors), whole or not at all.
+    """Write a plain transformers folder (safetensors) atomically.
 
-    The files are written beside the target and renamed. Raises UserError where the target exists
-    and is not empty, or where the model still carries an adapter.
+    The files are written beside the target, which is then renamed. Raises UserError if the target
+    exists and is not empty, or if the model still has an adapter.
     """
     if hasattr(model, "peft_config"):
         raise UserError(
-            "A model with an adapter can't be saved as a whole one",
+            "A model with an adapter can't be saved as a full model",
             "only the adapter would be written",
             "Load it with merge_adapter=True first",
         )
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UserError(
-            f"{folder} is there already", "nothing is overwritten", "Give another folder, or remove it"
+            f"{folder} already exists", "nothing is overwritten", "Give another folder, or remove it"
         )
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
@@ -243,46 +245,46 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
 
 def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, str]]:
     """Ids that end a text: the union over tokenizer, config and generation config; a flag if they differ."""
-    said = {
+    declared = {
         "tokenizer": tokenizer.eos_token_id,
         "config": model.config.get_text_config().eos_token_id,
         "generation_config": getattr(model.generation_config, "eos_token_id", None),
     }
     sets = {
-        place: frozenset([ids] if isinstance(ids, int) else ids)
-        for place, ids in said.items()
+        source: frozenset([ids] if isinstance(ids, int) else ids)
+        for source, ids in declared.items()
         if ids is not None
     }
     flags = {}
     if len(set(sets.values())) > 1:
-        each = ", ".join(f"{place} {sorted(ids)}" for place, ids in sets.items())
+        each = ", ".join(f"{source} {sorted(ids)}" for source, ids in sets.items())
         flags["end_of_text_differs"] = f"the files disagree ({each}); any of these ends a text"
     return tuple(sorted(frozenset().union(*sets.values()))), flags
 
 
 def context_length(config: Any) -> int | None:
-    """Positions that the model was made for; None where its config states no limit."""
+    """The model's context in positions; None if its config states no limit."""
     text = config.get_text_config()
-    found = (getattr(text, name, None) for name in CONTEXT_NAMES)
-    return next((int(value) for value in found if value), None)
+    lengths = (getattr(text, name, None) for name in CONTEXT_NAMES)
+    return next((int(value) for value in lengths if value), None)
 
 
 def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
-    """Raise UserError for weights in pickles, which can run any code, unless they were asked for."""
+    """Raise UserError for weights in pickles, which can run any code, unless they are allowed."""
     pickles = [name for name in pinned.files if name.endswith(".bin")]
     if pickles and not allow_pickle:
         raise UserError(
-            f"{pinned.source} keeps its weights in a pickle: {some(pickles)}",
+            f"the weights of {pinned.source} are in a pickle: {some(pickles)}",
             "reading a pickle can run code",
-            "Take a version with safetensors, or type --allow-pickle (allow_pickle=True) if you trust it",
+            "Use a version with safetensors, or pass --allow-pickle (allow_pickle=True) if you trust it",
         )
 
 
 def device_of(numerics: Numerics) -> torch.device:
-    """The device; ``auto`` is the accelerator if there is one. UserError for one that is not there."""
+    """The device; ``auto`` is the accelerator if there is one. UserError if it is not available."""
     if numerics.device == "auto":
-        found = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return found or torch.device("cpu")
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        return accelerator or torch.device("cpu")
     try:
         device = torch.device(numerics.device)
         torch.empty(1, device=device)
@@ -290,7 +292,7 @@ def device_of(numerics: Numerics) -> torch.device:
         raise UserError(
             f"Device {numerics.device!r} can't be used",
             str(error).splitlines()[0],
-            "Take auto or cpu",
+            "Use auto or cpu",
             code=2,
         ) from error
     return device

@@ -1,4 +1,4 @@
-"""The card beside exported weights: what they were made from, and what they were trained on last."""
+"""The model card of exported weights: what they were made from and trained on last."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def write_card(
     trained_last: str | None,
     recipe: Mapping[str, Any] | None = None,
 ) -> Path:
-    """``README.md`` in ``folder``, with the facts in its YAML header too, as the Hub reads it.
+    """Write ``README.md`` in ``folder``, with a YAML header for the Hub.
 
-    ``trained_last`` is the last window of pretraining; where nobody said, the card says so.
+    ``trained_last`` is the data of the last pretraining; if None, the card says that it is not known.
     """
     header = {
         "library_name": "transformers",
@@ -32,7 +32,7 @@ def write_card(
     }
     lines = [
         "---",
-        # JSON is YAML, so that no name needs quoting rules of its own
+        # JSON is YAML, so names are quoted correctly
         *(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in header.items()),
         "---",
         f"# {name}",

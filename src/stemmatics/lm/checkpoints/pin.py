@@ -1,4 +1,4 @@
-"""Which checkpoint is meant, to the byte: forms of naming one, and the pin that fixes it.
+"""Names of checkpoints, and pins that fix a checkpoint to the byte.
 
 ``org/name``, ``org/name@revision``, a folder, ``file.gguf``, ``BASE+ADAPTER`` with ``@revision`` on
 either side, or an adapter alone. A pin holds content hashes; facts are keyed by them, so the same
@@ -38,12 +38,12 @@ TOKENIZER = re.compile(
     rf"{VOCABULARY.pattern}|merges\.txt|tokenizer_config\.json|special_tokens_map\.json"
     r"|added_tokens\.json|chat_template\.(jinja|json)"
 )
-# Where a config says which checkpoint or path it was made from: a name, not content.
+# Fields of a config with the name or path that it was made from: not content.
 ORIGINS = ("_name_or_path", "base_model_name_or_path", "revision")
 
 
 class CheckpointSpec(BaseModel):
-    """A checkpoint as it was named, before anything but the file system was asked."""
+    """A parsed name of a checkpoint; only the file system has been read."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -55,11 +55,11 @@ class CheckpointSpec(BaseModel):
 
 
 class Pin(BaseModel):
-    """One checkpoint, fixed: what its files hash to.
+    """One checkpoint, fixed by the hashes of its files.
 
     ``revision`` is the 40-digit commit of a Hub model, None for local files; ``files`` are SHA-256
     by file name. ``parts`` of an adapted checkpoint are the base's pin and the adapter's.
-    ``tokenizer_sha256`` is None where the checkpoint carries no tokenizer.
+    ``tokenizer_sha256`` is None if the checkpoint has no tokenizer.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -75,7 +75,7 @@ class Pin(BaseModel):
     notices: tuple[str, ...] = ()
 
     def key(self) -> dict[str, str | None]:
-        """The content alone, without any path or name: what a fact's key is made of."""
+        """Hashes of the content, without paths or names, for fact keys."""
         return {
             "weights": self.weights_sha256,
             "tokenizer": self.tokenizer_sha256,
@@ -84,23 +84,22 @@ class Pin(BaseModel):
 
 
 def parse(spec: str) -> CheckpointSpec:
-    """Say which form ``spec`` has. What exists here wins over a name on the Hub.
+    """Determine which form ``spec`` has. A local path takes precedence over a name on the Hub.
 
-    Raises UserError (exit 2) for a path that does not exist, for a name that no form fits, and
-    where ``+`` can be read in two ways.
+    Raises UserError (exit 2) if a path does not exist, if no form matches, or if ``+`` is ambiguous.
     """
     local = _local(spec)
     if local is not None:
         return local
     readings = []
-    for place in (i for i, sign in enumerate(spec) if sign == "+"):
-        base, adapter = _single(spec[:place]), _single(spec[place + 1 :])
+    for index in (i for i, sign in enumerate(spec) if sign == "+"):
+        base, adapter = _single(spec[:index]), _single(spec[index + 1 :])
         if base is not None and adapter is not None:
             readings.append((base, adapter))
     if len(readings) > 1:
         raise UserError(
-            f"{spec!r} can be read in {len(readings)} ways",
-            "more than one + could part a base from an adapter",
+            f"{spec!r} is ambiguous: it can be read in {len(readings)} ways",
+            "more than one + could separate a base from an adapter",
             "Rename the folder that has a + in its name",
             code=2,
         )
@@ -110,7 +109,7 @@ def parse(spec: str) -> CheckpointSpec:
     single = _single(spec)
     if single is None:
         raise UserError(
-            f"{spec!r} is no checkpoint",
+            f"{spec!r} is not a checkpoint",
             "no file or folder has that name, and it is not a name that the Hub allows",
             "Give org/name, org/name@revision, a folder, file.gguf or BASE+ADAPTER",
             code=2,
@@ -142,7 +141,7 @@ def _single(spec: str) -> CheckpointSpec | None:
     name, at, revision = spec.partition("@")
     if at and _local(name) is not None:
         raise UserError(
-            f"{name} is here on disk, and what is on disk has no revision",
+            f"{name} is a local path, which has no revision",
             f"{revision!r} would be a revision on the Hub",
             f"Drop the @{revision}, or run where no file or folder is called {name}",
             code=2,
@@ -151,7 +150,7 @@ def _single(spec: str) -> CheckpointSpec | None:
         raise UserError(
             f"{name} does not exist",
             "it is written as a path",
-            "Check the path; it is taken from here",
+            "Check the path; it is relative to the current folder",
             code=2,
         )
     if not HUB_NAME.fullmatch(name) or (at and not revision):
@@ -160,10 +159,10 @@ def _single(spec: str) -> CheckpointSpec | None:
 
 
 def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memory | None = None) -> Pin:
-    """Resolve and hash a checkpoint. Local weights are hashed once, Hub weights not even fetched.
+    """Resolve and hash a checkpoint. Local weights are hashed once, Hub weights are not even fetched.
 
-    ``offline``: True asks only the cache, False takes an unreachable Hub for an error, None falls
-    back to the cache and says so in ``notices`` (``HF_HUB_OFFLINE=1`` acts as True).
+    ``offline``: True uses only the cache, with False an unreachable Hub is an error, None falls
+    back to the cache and adds a notice (``HF_HUB_OFFLINE=1`` acts as True).
 
     Raises UserError for a missing checkpoint, revision or shard.
     """
@@ -185,7 +184,10 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
     files = open_files(own, offline=offline, memory=memory)
     if spec.adapter is not None and "adapter_config.json" not in files.names:
         raise UserError(
-            f"{own.name} is no adapter", "it has no adapter_config.json", "The form is BASE+ADAPTER", code=2
+            f"{own.name} is not an adapter",
+            "it has no adapter_config.json",
+            "The form is BASE+ADAPTER",
+            code=2,
         )
     if spec.adapter is None and ("adapter_config.json" not in files.names or holds_model(files)):
         return _pin_files(own, files)
@@ -203,9 +205,9 @@ def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: boo
     configs = {name: read_json(files, name) for name in CONFIG_FILES if name in files.names}
     if not adapter and "adapter_config.json" in configs:
         raise UserError(
-            f"{spec.name} holds both a whole model and an adapter",
-            "the adapter would be put on without being asked for",
-            "Move adapter_config.json and its weights to a folder of their own and give BASE+ADAPTER",
+            f"{spec.name} has both a full model and an adapter",
+            "transformers would load the adapter silently",
+            "Move adapter_config.json and its weights to their own folder and give BASE+ADAPTER",
         )
     weights = [adapter_name(files, spec.name)] if adapter else weight_names(files, spec.name)
     names = [*configs, *(name for name in files.names if TOKENIZER.fullmatch(name)), *weights]
@@ -251,14 +253,14 @@ def _pin_adapted(
             base = parse(named)
         except UserError as error:
             raise UserError(
-                f"The base of {own.source} is not there", error.what, f"Name the base: BASE+{own.source}"
+                f"The base of {own.source} was not found", error.what, f"Name the base: BASE+{own.source}"
             ) from error
         notices.append(f"{own.source} is an adapter: its own config names the base {named}")
     below = pin(base, offline=offline, memory=memory)
     if below.kind == "adapter":
         raise UserError(
             f"The base of {own.source} is itself an adapter",
-            "an adapter is put on a whole model",
+            "an adapter needs a full model",
             "Merge the first adapter into its base, save that, and name it as the base",
         )
     return Pin(

@@ -1,1 +1,1 @@
-"""Greedy replies and the rules that judge them."""
+"""Greedy replies, and the rules that classify them."""

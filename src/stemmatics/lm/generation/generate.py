@@ -1,7 +1,7 @@
-"""Greedy replies in batches, the same as one prompt at a time would give.
+"""Greedy replies in batches, identical to those generated one prompt at a time.
 
-The decoding loop is transformers' own. Prompts of one batch are padded on the left under an
-attention mask; a model that can see such padding gets batches of equal length instead.
+The decoding loop is that of transformers. Prompts of a batch are padded on the left under an
+attention mask; a model whose logits change under such padding gets batches of equal length.
 
 Axes: B rows, L positions of a prompt.
 """
@@ -25,9 +25,9 @@ from stemmatics.lm.scoring.batches import LOOKAHEAD_BATCHES, look_ahead, make_ba
 from stemmatics.lm.scoring.discover import call_arguments
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
-# Any id will do: padding is masked, and what follows a stop id is cut off.
+# Any id: padding is masked, and ids after a stop id are dropped.
 PADDING_ID = 0
-# Logits of the same position with and without padding may differ by this share of their size.
+# Largest relative difference of the same logits with and without padding.
 PADDING_TOLERANCE = 1e-3
 
 Event = dict[str, Any]
@@ -35,10 +35,10 @@ Event = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What the model says after ``prompts[index]``.
+    """The reply to ``prompts[index]``.
 
-    ``ids`` are without the stop id; ``text`` is without special tokens; ``finished`` says whether
-    the model ended the reply itself (a stop id) rather than the limit on new tokens.
+    ``ids`` exclude the stop id and ``text`` excludes special tokens. ``finished``: the model ended the
+    reply with a stop id, before the limit on new tokens.
     """
 
     index: int
@@ -49,7 +49,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A prompt in a batch; ``length`` counts the positions that it may come to hold."""
+    """A prompt in a batch; ``length`` counts the positions of the prompt and the longest reply."""
 
     index: int
     ids: Sequence[int]
@@ -57,14 +57,14 @@ class _Row:
 
 
 def encode_prompt(tokenizer: TextTokenizer, prompt: str | Sequence[Mapping[str, Any]]) -> list[int]:
-    """The ids that a reply continues.
+    """The ids of a prompt.
 
-    Text is plain text, with the prefix token in front that the tokenizer's own template puts
-    there. ``messages`` are rendered by the tokenizer's chat template with the header of the reply;
-    the template alone decides about BOS, so that none is doubled.
+    A string is encoded as plain text after the prefix token that the tokenizer's own template adds.
+    Messages are rendered by the tokenizer's chat template with the header of the reply; only the
+    template adds a BOS token, so that it is never doubled.
 
     Raises:
-        UserError: no token at all, or messages that can't be rendered.
+        UserError: no token at all, or messages that cannot be rendered.
     """
     if isinstance(prompt, str):
         prefix_id, _ = tokenizer.prefix("auto")
@@ -75,8 +75,8 @@ def encode_prompt(tokenizer: TextTokenizer, prompt: str | Sequence[Mapping[str, 
     if not ids:
         raise UserError(
             "a prompt is empty",
-            "there is no token to continue, since the tokenizer puts none in front of a text",
-            "write something into every prompt",
+            "there is no token to continue, since the tokenizer adds no prefix token",
+            "add text to every prompt",
         )
     return ids
 
@@ -84,7 +84,7 @@ def encode_prompt(tokenizer: TextTokenizer, prompt: str | Sequence[Mapping[str, 
 def _rendered(hf_tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
     if not hf_tokenizer.chat_template:
         raise UserError(
-            "messages can't be rendered",
+            "messages cannot be rendered",
             "the tokenizer has no chat template",
             "give the prompt as plain text, or add a chat template to the checkpoint",
         )
@@ -94,8 +94,8 @@ def _rendered(hf_tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
         )
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise UserError(
-            "messages can't be rendered",
-            f"the chat template refuses them: {error}",
+            "messages cannot be rendered",
+            f"the chat template rejects them: {error}",
             'write [{"role": "user", "content": "..."}, ...]',
         ) from error
     return text
@@ -112,76 +112,74 @@ def generate(
     token_budget: int = 8192,
     on_event: Callable[[Event], None] = lambda _event: None,
 ) -> Iterator[Reply]:
-    """Reply to each prompt greedily: always the most probable id, nothing of the checkpoint's own settings.
+    """Greedy replies: always the most probable id, whatever generation settings the checkpoint has.
 
     Args:
-        model: a causal model of transformers, on its device and in its dtype. It is put into
-            evaluation mode while it generates.
-        tokenizer: for the replies' text.
+        model: a causal model of transformers, on its device and in its dtype. It is in evaluation
+            mode while it generates.
+        tokenizer: decodes the replies.
         prompts: ids of each prompt, as ``encode_prompt`` gives them.
-        max_new_tokens: at most so many ids a reply.
+        max_new_tokens: the longest reply, in ids.
         stop_ids: any of these ends a reply (``Loaded.stop_ids``).
-        context_length: positions that the model can take, where it has a limit.
-        token_budget: positions of one batch, prompt and reply together. Out of memory halves the
-            batch and goes on.
+        context_length: the number of positions of the model, if it has a limit.
+        token_budget: positions in a batch, of prompts and replies. A batch that is out of memory is
+            halved and tried again.
         on_event: called with ``progress`` (replies done, total) and ``out_of_memory``.
 
     Yields:
-        Replies in the order of the prompts. In float32 they do not depend on the budget, but where
-        two ids are as probable to the last digits.
+        Replies in the order of the prompts. In float32 they do not depend on the budget, except where
+        two ids are equally probable up to rounding.
 
     Raises:
-        UserError: an empty prompt, one that leaves no room for the reply, an id that the model
-            lacks, or a single prompt that does not fit into memory.
+        UserError: an empty prompt, one that leaves no room for the reply, an id outside the model's
+            vocabulary, or a single prompt that does not fit in memory.
     """
     rows = [_Row(index, ids, len(ids) + max_new_tokens) for index, ids in enumerate(prompts)]
     for row in rows:
-        _refuse(row, model, max_new_tokens, context_length)
+        _check_row(row, model, max_new_tokens, context_length)
     if not rows:
         return
     with _greedy(model, max_new_tokens, stop_ids):
         mixed = _ignores_padding(model, rows[0].ids)
     num_done = 0
-    for held in look_ahead(rows, token_budget * LOOKAHEAD_BATCHES):
+    for buffered in look_ahead(rows, token_budget * LOOKAHEAD_BATCHES):
         replies: list[Reply] = []
-        # Not held open over a yield: what the caller does meanwhile sees the model as it was.
+        # Closed before a yield, so that the caller sees the model as it was.
         with _greedy(model, max_new_tokens, stop_ids):
-            for batch in _batches(held, token_budget, mixed=mixed):
+            for batch in _batches(buffered, token_budget, mixed=mixed):
                 replies += _reply(model, tokenizer, batch, frozenset(stop_ids), on_event)
                 on_event({"kind": "progress", "done": num_done + len(replies), "total": len(rows)})
         num_done += len(replies)
         yield from sorted(replies, key=lambda reply: reply.index)
 
 
-def _refuse(row: _Row, model: Any, max_new_tokens: int, context_length: int | None) -> None:
+def _check_row(row: _Row, model: Any, max_new_tokens: int, context_length: int | None) -> None:
     if not row.ids:
-        raise UserError(
-            f"prompt {row.index} is empty", "there is no token to continue", "write something into it"
-        )
+        raise UserError(f"prompt {row.index} is empty", "there is no token to continue", "add text to it")
     num_ids = model.get_input_embeddings().weight.shape[0]
     if not 0 <= min(row.ids) <= max(row.ids) < num_ids:
         outside = min(row.ids) if min(row.ids) < 0 else max(row.ids)
         raise UserError(
             f"prompt {row.index} has the id {outside}",
-            f"the model's table ends at {num_ids - 1}",
+            f"the model's embedding has ids up to {num_ids - 1}",
             "check that tokenizer and model belong together",
         )
     if context_length is not None and row.length > context_length:
         raise UserError(
             f"prompt {row.index} has {len(row.ids)} tokens, which leaves no room for {max_new_tokens} more",
-            f"the model's context holds {context_length}",
+            f"the model's context length is {context_length}",
             "shorten the prompt or ask for fewer new tokens",
         )
 
 
 @contextmanager
 def _greedy(model: Any, max_new_tokens: int, stop_ids: Sequence[int]) -> Iterator[None]:
-    """The model in evaluation mode with plain greedy settings; both are put back at the end.
+    """The model in evaluation mode with plain greedy settings; mode and settings are restored at the end.
 
-    Passing the settings to ``generate`` would not do: it fills what they leave open from the
-    checkpoint's own, such as a repetition penalty.
+    Passing the settings to ``generate`` is not enough: it fills unset values from the checkpoint's
+    own, such as a repetition penalty.
     """
-    # An adapted model reads them from the model inside.
+    # A PEFT model reads the settings of its base model.
     holder = model.get_base_model() if hasattr(model, "get_base_model") else model
     own, was_training = holder.generation_config, model.training
     holder.generation_config = GenerationConfig(
@@ -210,21 +208,21 @@ def _padded(rows: Sequence[Sequence[int]], length: int, device: Any) -> tuple[Te
 
 
 def _continued(model: Any, input_BL: Tensor, mask_BL: Tensor, **settings: Any) -> Any:
-    """What transformers generates, without auxiliary outputs: some can't be had for a single step."""
+    """What transformers generates, without auxiliary outputs: some are unavailable for a single step."""
     without = {name: value for name, value in call_arguments(model).items() if name != "use_cache"}
     return model.generate(input_BL, attention_mask=mask_BL, **without, **settings)
 
 
 def _ignores_padding(model: Any, ids: Sequence[int]) -> bool:
-    """Whether the next id's logits stay the same with padding on the left (recurrent models may differ)."""
+    """Whether the next id's logits are unchanged by padding on the left (recurrent models may differ)."""
     ids = ids[-16:]
     logits = []
     for num_padding in (0, 3):
         input_BL, mask_BL = _padded([ids], len(ids) + num_padding, model.device)
-        found = _continued(
+        step = _continued(
             model, input_BL, mask_BL, max_new_tokens=1, output_logits=True, return_dict_in_generate=True
         )
-        logits.append(found.logits[0].float())
+        logits.append(step.logits[0].float())
     difference = (logits[0] - logits[1]).abs().max()
     return bool(difference <= PADDING_TOLERANCE * logits[0].abs().max())
 
@@ -246,7 +244,7 @@ def _reply(
     stop_ids: frozenset[int],
     on_event: Callable[[Event], None],
 ) -> list[Reply]:
-    """The replies of one batch; where memory does not suffice, of its halves."""
+    """The replies of one batch; of its halves where memory does not suffice."""
     new_BL = None
     try:
         length = max(len(row.ids) for row in batch)
@@ -255,13 +253,13 @@ def _reply(
     except RuntimeError as error:
         if not should_reduce_batch_size(error):
             raise
-    # Outside the handler, where the failed pass's tensors are no longer held.
+    # Outside the handler, where the failed pass's tensors are freed.
     if new_BL is None:
         if len(batch) == 1:
             raise UserError(
-                f"prompt {batch[0].index} does not fit into memory",
-                "it was tried alone",
-                "shorten it, ask for fewer new tokens, or take a machine with more memory",
+                f"prompt {batch[0].index} does not fit in memory",
+                "it was tried in a batch of its own",
+                "shorten it, ask for fewer new tokens, or use a machine with more memory",
             )
         half = len(batch) // 2
         on_event({"kind": "out_of_memory", "rows": half})
@@ -269,8 +267,8 @@ def _reply(
         return [reply for part in parts for reply in _reply(model, tokenizer, part, stop_ids, on_event)]
     replies = []
     for row, ids in zip(batch, new_BL, strict=True):
-        end = next((place for place, number in enumerate(ids) if number in stop_ids), None)
-        said = tuple(ids[:end])
-        text = tokenizer.hf.decode(said, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-        replies.append(Reply(row.index, said, text, finished=end is not None))
+        end = next((position for position, token_id in enumerate(ids) if token_id in stop_ids), None)
+        reply_ids = tuple(ids[:end])
+        text = tokenizer.hf.decode(reply_ids, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        replies.append(Reply(row.index, reply_ids, text, finished=end is not None))
     return replies

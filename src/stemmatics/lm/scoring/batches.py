@@ -1,10 +1,9 @@
 """Groups windows into batches by a token budget, longest first, with little padding.
 
-A batch is a list of blocks, and a block is rows that are padded to one length.
+A batch is a list of blocks; a block is rows padded to one length.
 
-Memory is bounded by the budget and not by the corpus: windows are drawn from the stream a
-look-ahead at a time, and a look-ahead is emptied before the next one is drawn, so a document can
-wait for its neighbours but never for the whole corpus.
+Memory is bounded by the budget, not by the corpus: windows are read from the stream one look-ahead
+at a time, and a look-ahead is processed before the next one is read.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Protocol, TypeVar
 
-# Enough for batches of near-equal length; the waiting windows are ids only.
+# Enough for batches of rows of similar length; waiting windows are ids only.
 LOOKAHEAD_BATCHES = 16
 # A batch takes shorter rows only while padding stays below this share of its positions.
 MAX_PADDING = 0.1
@@ -23,11 +22,11 @@ BLOCK_SHARE = 50
 
 
 class Sized(Protocol):
-    """What a batch is made of: a row with a length."""
+    """A row with a length."""
 
     @property
     def length(self) -> int:
-        """Positions fed."""
+        """Input positions."""
         ...
 
 
@@ -35,23 +34,23 @@ Row = TypeVar("Row", bound=Sized)
 
 
 def look_ahead(rows: Iterable[Row], num_positions: int) -> Iterator[list[Row]]:
-    """Lists of rows of at least ``num_positions`` together, but for the last."""
-    held: list[Row] = []
+    """Lists of rows with at least ``num_positions`` in total, except the last."""
+    pending: list[Row] = []
     total = 0
     for row in rows:
-        held.append(row)
+        pending.append(row)
         total += row.length
         if total >= num_positions:
-            yield held
-            held, total = [], 0
-    if held:
-        yield held
+            yield pending
+            pending, total = [], 0
+    if pending:
+        yield pending
 
 
 def make_batches(rows: list[Row], token_budget: int) -> Iterator[list[Row]]:
-    """Batches of at most ``token_budget`` positions, padding counted, longest rows first.
+    """Batches of at most ``token_budget`` positions including padding, longest rows first.
 
-    A row longer than the budget makes a batch of its own.
+    A row longer than the budget is a batch of its own.
     """
     batch: list[Row] = []
     used = 0
@@ -69,10 +68,10 @@ def make_batches(rows: list[Row], token_budget: int) -> Iterator[list[Row]]:
 
 
 def make_blocks(rows: list[Row], token_budget: int) -> Iterator[list[list[Row]]]:
-    """Batches of blocks, at most ``token_budget`` positions together, padding counted, longest rows first.
+    """Batches of blocks, at most ``token_budget`` positions including padding, longest rows first.
 
-    For models that keep blocks apart: a row joins a block where it is nearly as long as the block's
-    first, and otherwise begins a new block of the same batch.
+    For models that process blocks separately: a row joins a block if it is nearly as long as the
+    block's first row, and otherwise begins a new block of the same batch.
     """
     batch: list[list[Row]] = []
     used = 0

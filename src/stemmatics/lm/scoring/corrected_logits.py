@@ -1,6 +1,6 @@
-"""A correction of the logits for ``generate``: beta * z + b. This file needs torch and transformers only.
+"""A correction of the logits for ``generate``: beta * z + b. Needs only torch and transformers.
 
-It is written beside ``correction.safetensors`` by ``stemma export --correction`` and can be used from there:
+This file is written beside ``correction.safetensors`` by ``stemma export --correction`` and used from there:
 
     from correction import Correction
     model.generate(**inputs, logits_processor=[Correction()])
@@ -19,11 +19,11 @@ class Correction(LogitsProcessor):
     """Adds a bias to some token ids and divides by a temperature, the same at every position."""
 
     def __init__(self, path: str | Path | None = None) -> None:
-        """Read the weights; ``path`` is ``correction.safetensors`` beside this file if left out."""
-        found = load_file(Path(__file__).with_name("correction.safetensors") if path is None else path)
-        self.ids = found["ids"]
-        self.bias = found["bias"]
-        self.inverse_temperature = float(found["inverse_temperature"])
+        """Read the weights; ``path`` is ``correction.safetensors`` beside this file by default."""
+        tensors = load_file(Path(__file__).with_name("correction.safetensors") if path is None else path)
+        self.ids = tensors["ids"]
+        self.bias = tensors["bias"]
+        self.inverse_temperature = float(tensors["inverse_temperature"])
 
     def __call__(self, input_ids: torch.LongTensor, scores: torch.FloatTensor) -> torch.FloatTensor:
         """Corrected logits, of the shape of ``scores`` (..., vocabulary)."""

@@ -1,4 +1,4 @@
-"""How far a lower precision moves the loss: its first documents, scored in float32 as well."""
+"""How far a lower precision changes the loss: the first documents are also scored in float32."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.sums import DocumentSums
 from stemmatics.lm.text.corpus import Document
 
-# Enough for a mean within a few per cent, and a bounded cost however long the documents are.
+# Enough for a mean within a few per cent, at a bounded cost.
 NUM_DOCUMENTS = 8
 MAX_TOKENS = 512
 
@@ -27,10 +27,10 @@ def float32_sums(
     *,
     on_event: Callable[[dict[str, Any]], None],
 ) -> list[DocumentSums] | None:
-    """`first_sums` in float32; None where that is the precision asked for, and where it fails.
+    """`first_sums` in float32; None if that is the requested precision, or if it fails.
 
-    It may not fit into memory. The deviation is then unknown, and ``on_event`` is told. What is
-    wrong with a text or a checkpoint shows again when it is scored as asked.
+    It may not fit into memory; the deviation is then unknown, which is reported to ``on_event``.
+    Problems of a text or a checkpoint are raised when it is scored as requested.
     """
     if numerics.dtype == "float32" or (numerics.dtype == "auto" and device_of(numerics).type == "cpu"):
         return None
@@ -51,8 +51,8 @@ def first_sums(reader: Reader, documents: Iterable[Document]) -> list[DocumentSu
 
 def deviation(sums: Sequence[DocumentSums], exact: Sequence[DocumentSums]) -> float:
     """Nats/byte of ``sums`` minus nats/byte of ``exact``; NaN where no byte was scored."""
-    num_bytes = sum(one.num_bytes for one in exact)
+    num_bytes = sum(row.num_bytes for row in exact)
     difference = math.fsum(
-        one.nll_sum - other.nll_sum for one, other in zip(sums, exact, strict=True) if other.num_bytes
+        row.nll_sum - other.nll_sum for row, other in zip(sums, exact, strict=True) if other.num_bytes
     )
     return difference / num_bytes if num_bytes else math.nan

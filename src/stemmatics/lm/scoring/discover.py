@@ -1,8 +1,8 @@
-"""Finds out how a model's logits come from its hidden states, by asking the model.
+"""Determines how a model computes its logits from its hidden states, by probing the model.
 
-Nothing is looked up in a list of architectures: the head is replaced for a moment, by something
-that catches its input or by known numbers whose fate shows what the model does after its head. The
-model's own logits on a few tokens decide whether the answer is right.
+There is no list of architectures: the head is temporarily replaced, by a function that captures its
+input, or by known outputs that show what the model does after its head. The result is checked against
+the model's own logits on a few tokens.
 
 Axes: B rows, L positions of a row, D width, V vocabulary, G points of a grid.
 """
@@ -24,14 +24,14 @@ NUM_PROBE_TOKENS = 16
 
 
 def call_arguments(model: nn.Module) -> dict[str, Any]:
-    """No cache, and no auxiliary outputs, where the model can be told so."""
+    """Arguments that turn off the cache and auxiliary outputs, if the model has them."""
     known: Mapping[str, Any] = inspect.signature(model.forward).parameters
     return {name: False for name in ("use_cache", "output_router_logits") if name in known}
 
 
 @contextmanager
 def answering(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """``module`` answers with ``forward`` for a moment."""
+    """Replace the module's ``forward`` inside the block."""
     before = module.__dict__.get("forward")
     module.forward = forward
     try:
@@ -46,7 +46,7 @@ def capture_hidden(model: nn.Module, input_BL: Tensor, **arguments: Any) -> Tens
     """The inputs of the model's head, ``hidden_BLD``; the head itself is not computed.
 
     No attention mask is passed, and positions only in ``arguments``: rows start at position 0 and are
-    padded on the right, where a causal model's text tokens don't look.
+    padded on the right, which a causal model's text tokens do not attend to.
 
     Raises:
         RuntimeError: the model does not call its output embedding once.
@@ -66,31 +66,31 @@ def capture_hidden(model: nn.Module, input_BL: Tensor, **arguments: Any) -> Tens
 
 
 def read_transform(model: nn.Module, input_BL: Tensor) -> Transform | None:
-    """What the model does to the head's output, found by handing it known numbers in its place.
+    """What the model does to the head's output, found by replacing that output with known numbers.
 
-    None where it is no scale and soft cap.
+    None if it is not a scale and soft cap.
     """
     powers = 2.0 ** torch.arange(-10, 15, dtype=torch.float32)
     grid_G = torch.cat([powers, -powers, torch.zeros(1)])
 
-    def answer(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
+    def stand_in(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
         return grid_G.to(hidden_BLD.device).expand(*hidden_BLD.shape[:-1], -1).clone()
 
-    with answering(model.get_output_embeddings(), answer):
-        seen = model(input_BL, **call_arguments(model)).logits
-    if seen.shape[-1] != len(grid_G):
+    with answering(model.get_output_embeddings(), stand_in):
+        logits = model(input_BL, **call_arguments(model)).logits
+    if logits.shape[-1] != len(grid_G):
         return None
-    seen_G = seen.reshape(-1, len(grid_G))[0].float().cpu()
-    scale = float(seen_G[0] / grid_G[0])
-    largest = float(seen_G[len(powers) - 1])
+    logits_G = logits.reshape(-1, len(grid_G))[0].float().cpu()
+    scale = float(logits_G[0] / grid_G[0])
+    largest = float(logits_G[len(powers) - 1])
     linear = scale * float(powers[-1])
     transform = Transform(scale, None if abs(largest - linear) <= 1e-5 * abs(linear) else largest)
     ours_G = transform.apply_(grid_G.clone())
-    return transform if torch.allclose(ours_G, seen_G, rtol=1e-5, atol=1e-5) else None
+    return transform if torch.allclose(ours_G, logits_G, rtol=1e-5, atol=1e-5) else None
 
 
 def _tolerance(logits: Tensor, dtype: torch.dtype) -> float:
-    """What rounding of the head's product in ``dtype`` explains."""
+    """Difference that rounding of the head's product in ``dtype`` can explain."""
     finite = logits[logits.isfinite()]
     largest = max(1.0, float(finite.abs().max())) if len(finite) else 1.0
     return largest * (2e-5 if dtype in (torch.float32, torch.float64) else 2.0**-6)
@@ -99,8 +99,8 @@ def _tolerance(logits: Tensor, dtype: torch.dtype) -> float:
 def discover_head(model: nn.Module, context_length: int) -> LinearHead | None:
     """The head that gives the model's own logits from its hidden states, checked on a few tokens.
 
-    None where there is none (an unusual head, or something after it that is no scale and soft
-    cap); the caller then takes the model's own logits.
+    None if there is none (an unusual head, or something after it other than a scale and soft cap);
+    callers then use the model's own logits.
     """
     module = model.get_output_embeddings()
     weight_VD = getattr(module, "weight", None)
@@ -122,16 +122,16 @@ def discover_head(model: nn.Module, context_length: int) -> LinearHead | None:
         bias_V = None if module.bias is None else module.bias.detach()
         head = LinearHead(weight_VD.detach(), bias_V, transform)
         ours = head.logits(hidden_LD).to(own.device).float()
-    # Where the model's own logits are no numbers, ours must not be either.
+    # Where the model's own logits are NaN, ours must be too.
     agree = torch.allclose(ours, own, rtol=0, atol=_tolerance(own, weight_VD.dtype), equal_nan=True)
     return head if agree else None
 
 
 def refuse_unless_causal(model: nn.Module, num_ids: int, context_length: int) -> None:
-    """Later tokens must not change what comes before them: losses and padding rest on it.
+    """Raise UserError if later tokens change earlier logits: losses and padding rely on causality.
 
-    The median over positions is taken, since in a mixture of experts other tokens may move a
-    rounding error across a routing boundary.
+    Uses the median over positions, since in a mixture of experts other tokens may move a rounding
+    error across a routing boundary.
     """
     num_text = min(8, context_length - 1)
     if num_text < 1 or num_ids < 2:
@@ -141,7 +141,7 @@ def refuse_unless_causal(model: nn.Module, num_ids: int, context_length: int) ->
         -1, min(4, context_length - num_text)
     )
     with torch.inference_mode():
-        # one pass for both tails: on a CPU a short pass costs the reading of all weights
+        # one pass for both tails: on a CPU a short pass costs as much as reading all weights
         rows_2L = torch.cat([text_1L.expand(2, -1), tail_2L], 1)
         ends = model(rows_2L, **call_arguments(model)).logits[:, :num_text]
     change = (ends[0].float() - ends[1].float()).abs().amax(1).median()

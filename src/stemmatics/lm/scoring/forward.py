@@ -19,7 +19,7 @@ from stemmatics.lm.scoring.engine import Engine, Event
 from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument, TokenScores, add_up
 from stemmatics.lm.tokens.windows import Cutter
 
-MEASURES = frozenset({"nll", "entropy", "top_1", "hidden"})
+OUTPUTS = frozenset({"nll", "entropy", "top_1", "hidden"})
 
 
 def score(
@@ -36,35 +36,35 @@ def score(
     frequencies: NDArray[np.int64] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Iterator[DocumentSums]:
-    """Sums of each document, in input order, in memory that the corpus does not bound.
+    """Sums of each document, in input order, in memory that does not grow with the corpus.
 
     Args:
         model: a causal model of transformers, on its device and in its dtype.
         documents: tokens without special tokens; read lazily.
-        scoring: windows, and where documents are cut. Its prefix policy and support are already
-            resolved into ``prefix_id`` and ``support_mask``.
+        scoring: windows, and the length limit of documents. Prefix policy and support are already
+            resolved in ``prefix_id`` and ``support_mask``.
         numerics: ``token_budget`` bounds the positions of one forward pass.
-        prefix_id: fed before each window (before the first one under the harness's rule). None:
+        prefix_id: put before each window (before the first one under the harness's rule). None:
             a document's first token is not scored and its bytes are not counted.
-        context_length: positions that the model can take.
+        context_length: the model's context in positions.
         support_mask: ids of the support; None for all.
-        want: any of ``nll``, ``entropy``, ``top_1``, ``hidden``, handed to ``token_sink``.
+        want: any of ``nll``, ``entropy``, ``top_1``, ``hidden``, passed to ``token_sink``.
         token_sink: called with each document's values by token, in input order.
         frequencies: how often each id occurs in the corpus, for the sums by token frequency.
-        on_event: called with what happens: ``progress`` (tokens done, total where known),
+        on_event: called with events: ``progress`` (tokens done, total if known),
             ``out_of_memory``, ``warning``, ``non_finite``.
 
     Yields:
-        One row a document, empty ones too. A document whose loss is not finite is flagged
-        ``non_finite`` and has NaN sums; the caller must not report success then.
+        One row per document, including empty ones. A document whose loss is not finite is flagged
+        ``non_finite`` and has NaN sums; callers must then not report success.
 
     Raises:
-        UserError: an id that the model lacks, windows that do not fit, a model that is not causal,
-            or a single window that does not fit into memory.
+        UserError: an id is not in the model, windows do not fit, the model is not causal, or a single
+            window does not fit into memory.
     """
-    asked = frozenset(want)
-    if not asked <= MEASURES:
-        message = f"unknown measures {sorted(asked - MEASURES)}"
+    requested = frozenset(want)
+    if not requested <= OUTPUTS:
+        message = f"unknown outputs {sorted(requested - OUTPUTS)}"
         raise ValueError(message)
     cutter = Cutter.of(scoring.windows, context_length=context_length, has_prefix=prefix_id is not None)
     was_training = model.training
@@ -77,7 +77,7 @@ def score(
             token_budget=numerics.token_budget,
             prefix_id=prefix_id,
             support_V=None if support_mask is None else torch.from_numpy(support_mask),
-            want=asked,
+            want=requested,
             on_event=on_event or (lambda _: None),
         )
         if isinstance(documents, Sequence):
@@ -93,12 +93,12 @@ def _run(
     token_sink: Callable[[TokenScores], None] | None,
     frequencies_V: NDArray[np.int64] | None,
 ) -> Iterator[DocumentSums]:
-    held_positions = LOOKAHEAD_BATCHES * engine.token_budget
-    for rows in look_ahead(engine.rows(documents), held_positions):
+    num_positions = LOOKAHEAD_BATCHES * engine.token_budget
+    for rows in look_ahead(engine.rows(documents), num_positions):
         for batch in engine.batches(rows):
             engine.score(batch)
         yield from _finished(engine, token_sink, frequencies_V)
-    # Empty documents at the end have no windows and so no batch.
+    # Empty documents at the end have no windows, so they are in no batch.
     yield from _finished(engine, token_sink, frequencies_V)
 
 

@@ -1,7 +1,7 @@
-"""From hidden states to losses, a block of the vocabulary at a time.
+"""From hidden states to losses, one block of the vocabulary at a time.
 
-A model's head is a matrix product, then perhaps a scale and a soft cap. `LinearHead` does the same
-with a running log-sum-exp, so logits for all tokens and all ids never exist together.
+A model's head is a matrix product, optionally with a scale and a soft cap. `LinearHead` computes it
+with a running log-sum-exp, so that logits of all tokens and all ids never exist at once.
 
 Axes: N scored positions, D width, V vocabulary, K ids of a block.
 """
@@ -37,7 +37,7 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class HeadScores:
-    """One value a scored position, float32 or better; what was not asked for is None."""
+    """One value per scored position, float32 or better; None if not requested."""
 
     nll: Tensor
     excluded_nll: Tensor | None = None
@@ -46,9 +46,9 @@ class HeadScores:
 
 
 class RunningScores:
-    """Log-sum-exp and what goes with it, from blocks of logits seen once each.
+    """Log-sum-exp and related sums, from one pass over blocks of logits.
 
-    The sums are kept relative to the largest logit so far and rescaled when it grows (Milakov and
+    Sums are relative to the largest logit so far and rescaled when it grows (Milakov and
     Gimelshein 2018, "Online normalizer calculation for softmax", algorithm 3).
     """
 
@@ -69,22 +69,22 @@ class RunningScores:
         self.top_1_N = torch.zeros_like(target_N)
 
     def add(self, first_id: int, logits_NK: Tensor) -> None:
-        """Take in the logits of ids ``first_id`` and on. Destroys ``logits_NK``."""
+        """Add the logits of ids from ``first_id`` on. Overwrites ``logits_NK``."""
         num_ids = logits_NK.shape[1]
-        place_N = self.target_N - first_id
-        inside_N = (place_N >= 0) & (place_N < num_ids)
-        found_N = logits_NK.gather(1, place_N.clamp(0, num_ids - 1)[:, None])[:, 0]
-        self.logit_N = torch.where(inside_N, found_N, self.logit_N)
+        offset_N = self.target_N - first_id
+        inside_N = (offset_N >= 0) & (offset_N < num_ids)
+        target_logit_N = logits_NK.gather(1, offset_N.clamp(0, num_ids - 1)[:, None])[:, 0]
+        self.logit_N = torch.where(inside_N, target_logit_N, self.logit_N)
         if "top_1" in self.want:
-            block_max_N, place_N = logits_NK.max(1)
-            self.top_1_N = torch.where(block_max_N > self.max_N, place_N + first_id, self.top_1_N)
+            block_max_N, block_top_N = logits_NK.max(1)
+            self.top_1_N = torch.where(block_max_N > self.max_N, block_top_N + first_id, self.top_1_N)
         else:
             block_max_N = logits_NK.amax(1)
         max_N = torch.maximum(self.max_N, block_max_N)
         rescale_N = (self.max_N - max_N).exp()
         logits_NK.sub_(max_N[:, None])
         if "entropy" in self.want:
-            # 0 * -inf is NaN, and exp(-1e4) is 0 as exp(-inf) is.
+            # 0 * -inf is NaN, while exp(-1e4) is 0 like exp(-inf).
             below_NK = logits_NK.clamp(min=-1e4)
             moved_N = rescale_N * (self.weighted_N + (self.max_N - max_N).clamp(min=-1e4) * self.sum_N)
             self.weighted_N = moved_N + below_NK.mul_(logits_NK.exp_()).sum(1)
@@ -100,7 +100,7 @@ class RunningScores:
         """The scores after the last block."""
         excluded_N = None
         if self.sides_V2 is not None:
-            # The difference of the two log-sum-exps, without the cancellation.
+            # The difference of the two log-sum-exps, without cancellation.
             excluded_N = torch.log1p(self.sides_N2[:, 1] / self.sides_N2[:, 0])
         log_sum_N = self.sum_N.log()
         return HeadScores(
@@ -112,7 +112,7 @@ class RunningScores:
 
 
 def _split(total: int, at_most: int) -> Iterator[tuple[int, int]]:
-    """(first, size) of the fewest near-equal pieces of at most ``at_most``."""
+    """(first, size) of as few near-equal pieces of at most ``at_most`` as possible."""
     num_pieces = max(1, -(-total // at_most))
     size = max(1, -(-total // num_pieces))
     for first in range(0, total, size):
@@ -127,7 +127,7 @@ def _join(pieces: list[HeadScores]) -> HeadScores:
 
 @dataclass(frozen=True, slots=True)
 class LinearHead:
-    """A head's weights (``weight`` is V x D, ``bias`` V), and what the model does with the product."""
+    """A head's weights (``weight`` is V x D, ``bias`` V) and what the model does to the product."""
 
     weight: Tensor
     bias: Tensor | None = None
@@ -135,7 +135,7 @@ class LinearHead:
 
     @property
     def num_ids(self) -> int:
-        """Rows of the head, padding rows included."""
+        """Rows of the head, including padding rows."""
         return self.weight.shape[0]
 
     def score(
@@ -150,8 +150,8 @@ class LinearHead:
 
         Args:
             hidden_ND: the head's inputs.
-            target_N: the ids that came next.
-            support_V: ids to which probability is allowed; None for all.
+            target_N: the next ids.
+            support_V: ids that may have probability; None for all.
             want: any of ``entropy`` and ``top_1``; each costs another pass over the logits.
 
         Returns:
@@ -176,7 +176,7 @@ class LinearHead:
         return _join(pieces)
 
     def logits(self, hidden_ND: Tensor) -> Tensor:
-        """All logits at once, float32 or better: for a few positions only."""
+        """All logits at once, float32 or better; for few positions only."""
         hidden_ND = hidden_ND.to(self.weight.device)
         buffer = hidden_ND.new_empty(len(hidden_ND) * self.num_ids, dtype=self.weight.dtype)
         return self._logits(hidden_ND, 0, self.num_ids, buffer)
@@ -188,7 +188,7 @@ class LinearHead:
         if hidden_ND.device.type == "cuda" and hidden_ND.dtype in (torch.float16, torch.bfloat16):
             logits_NK = torch.mm(hidden_ND, weight_DK, out_dtype=torch.float32)
         elif hidden_ND.dtype == torch.float16:
-            # Logits may pass 65,504, and a CPU has no product that keeps them in float32.
+            # Logits may exceed 65,504, and on a CPU there is no product with float32 output.
             logits_NK = torch.mm(hidden_ND.float(), weight_DK.float())
         else:
             out_NK = buffer[: len(hidden_ND) * num_ids].view(len(hidden_ND), num_ids)

@@ -1,4 +1,4 @@
-"""Noise on a head's output product, of the size that costs a given loss.
+"""Noise on a head's output product, scaled to a given loss increase.
 
 Axes: V vocabulary, D width, S supported ids.
 """
@@ -22,18 +22,18 @@ from stemmatics.math.prior import Damage, match_damage
 # The first guess of the noise, in standard deviations of the head's weights.
 _FIRST_GUESS = 0.1
 _SQUARE_STEPS = 6
-# Closer than the search's own 1%, so that its first trial ends it.
+# Tighter than the search's own 1%, so that its first trial succeeds.
 _CLOSE = 0.008
 
 
 def head_noise(shape: tuple[int, int], seed: int) -> Tensor:
-    """N, standard normal, (V, D) float32: one draw a seed, the same for every checkpoint of that shape."""
+    """N, standard normal, (V, D) float32: one draw per seed, the same for all checkpoints of that shape."""
     rng = np.random.default_rng(seed_from(seed, "noise on the head"))
     return torch.from_numpy(rng.standard_normal(shape, dtype=np.float32))
 
 
 def centred(noise_VD: Tensor, mean_state_D: NDArray[np.float64]) -> Tensor:
-    """N - (N h) h' / |h|^2: nothing is added at the mean state. Changes and returns ``noise_VD``."""
+    """N - (N h) h' / |h|^2, which adds nothing at the mean state. Changes and returns ``noise_VD``."""
     energy = float(mean_state_D @ mean_state_D)
     if energy:
         mean_D = torch.from_numpy(mean_state_D.astype(np.float32))
@@ -42,7 +42,7 @@ def centred(noise_VD: Tensor, mean_state_D: NDArray[np.float64]) -> Tensor:
 
 
 def damaged(head: LinearHead, noise_SD: Tensor, sigma: float) -> LinearHead:
-    """The head with ``sigma * N`` added to its weights, in their own precision."""
+    """The head with ``sigma * N`` added to its weights, in their precision."""
     noise_SD = noise_SD.to(head.weight.device)
     return replace(head, weight=(head.weight.float() + sigma * noise_SD).to(head.weight.dtype))
 
@@ -52,8 +52,8 @@ def match(
 ) -> Damage:
     """Sigma such that the mean loss on ``evaluated`` rises by ``target`` nats a position, to 1%.
 
-    Each trial is a pass of the head. The loss rises about with the square of sigma, which brings the
-    search near the root in a few trials; ``match_damage`` takes it from there.
+    Each trial is a pass of the head. The loss rises roughly with the square of sigma, which brings the
+    search close to the root in a few trials; ``match_damage`` continues from there.
     """
     before = nll_sum(head, evaluated)
 
@@ -62,12 +62,12 @@ def match(
         return (nll_sum(damaged(head, noise_SD, sigma), evaluated) - before) / evaluated.num_positions
 
     first = guess or _FIRST_GUESS * float(head.weight.float().std())
-    found = match_damage(delta_of, target, start=_near(delta_of, first, target))
-    return replace(found, num_evaluations=delta_of.cache_info().misses)
+    damage = match_damage(delta_of, target, start=_near(delta_of, first, target))
+    return replace(damage, num_evaluations=delta_of.cache_info().misses)
 
 
 def _near(delta_of: Callable[[float], float], first: float, target: float) -> float:
-    """A sigma near the root: steps as if the loss rose with its square, each within a hundredfold."""
+    """A sigma near the root, from steps that assume a quadratic loss, each by at most a factor of 100."""
     sigma = first
     for _ in range(_SQUARE_STEPS):
         rise = delta_of(sigma)

@@ -1,4 +1,4 @@
-"""From a corpus's head inputs to what the fits of a correction need, in bounded memory.
+"""From the head inputs of a corpus to the statistics for fits of a correction, in bounded memory.
 
 Axes: N positions, B rows of a block, D width, V vocabulary, S supported ids, K columns, J inverse
 temperatures.
@@ -33,18 +33,18 @@ from stemmatics.math.prior import (
 # Elements of one block of logits: 64 MB on a CPU.
 _CPU_ELEMENTS = 1 << 24
 _GPU_ELEMENTS = 1 << 28
-# Elements that are raised to all powers at once: they stay in a core's cache meanwhile.
+# Elements that are raised to all powers at once, so that they stay in a core's cache.
 _POWER_ELEMENTS = 1 << 19
-# Adds nothing to a sum whose largest term is 1, and its square is no subnormal number, which are slow.
+# Adds nothing to a sum whose largest term is 1, and its square is not subnormal, which would be slow.
 _NOTHING = 2.0**-60
-# Columns are kept in float32 up to here, above in float16: log-probabilities, which are fine near 0.
+# Columns are stored in float32 up to here, above in float16: log-probabilities are accurate near 0.
 FLOAT32_BYTES = 1 << 31
-# Logits of all ids are kept in memory up to here, above they are computed again whenever asked for.
+# Logits of all ids are stored in memory up to here, above they are recomputed on demand.
 DENSE_BYTES = 1 << 28
 
 
 def restricted(head: LinearHead, ids_S: NDArray[np.int64]) -> LinearHead:
-    """The head with the rows of some ids only, in their order."""
+    """The head restricted to the rows of some ids, in their order."""
     if len(ids_S) == head.num_ids:
         return head
     ids = torch.from_numpy(ids_S).to(head.weight.device)
@@ -53,9 +53,9 @@ def restricted(head: LinearHead, ids_S: NDArray[np.int64]) -> LinearHead:
 
 @dataclass(frozen=True, eq=False)
 class Positions:
-    """Scored positions of one split, documents in order: inputs of the head and what came next.
+    """Scored positions of one split, documents in order: inputs of the head and next ids.
 
-    ``index_D`` names each document by its index in the corpus; documents without a position are left out.
+    ``index_D`` are the documents' indices in the corpus; documents without a position are left out.
     """
 
     states: States
@@ -79,9 +79,9 @@ class Positions:
 
 
 class HeadRows:
-    """Logits of all ids on demand, a block of rows at a time; the last block is kept.
+    """Logits of all ids on demand, one block of rows at a time; the last block is cached.
 
-    Small requests for neighbouring rows, as the fits make them, share one product with the head.
+    Small requests for neighbouring rows, as fits make them, share one product with the head.
     """
 
     def __init__(self, head: LinearHead, states: States) -> None:
@@ -111,7 +111,7 @@ class HeadRows:
 
 
 def rows_of_block(head: LinearHead) -> int:
-    """Rows whose logits one block holds."""
+    """Number of rows whose logits fit into a block."""
     elements = _CPU_ELEMENTS if head.weight.device.type == "cpu" else _GPU_ELEMENTS
     return max(1, elements // head.num_ids)
 
@@ -122,7 +122,7 @@ def _logits(head: LinearHead, states: States, start: int, stop: int) -> Tensor:
 
 
 def dense(head: LinearHead, positions: Positions) -> Statistics:
-    """Every id a column: kept where that is small, else computed again on each pass."""
+    """Every id as a column: stored if small, else recomputed in each pass."""
     num, num_ids = positions.num_positions, head.num_ids
     rows: Any = HeadRows(head, positions.states)
     if num * num_ids * 4 <= DENSE_BYTES:
@@ -144,8 +144,8 @@ def dense(head: LinearHead, positions: Positions) -> Statistics:
 def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], path: Path) -> Statistics:
     """K columns as a memory-mapped file at ``path``, and the log-partition of all other ids.
 
-    One pass over the states: a block of rows meets the whole head, gives its columns, and is let go.
-    Beside the file, memory holds one block of logits and J numbers a position.
+    One pass over the states: for each block of rows the logits of all ids are computed and the columns
+    are written. Besides the file, memory has one block of logits and J numbers per position.
     """
     num, num_ids = positions.num_positions, head.num_ids
     if not num:
@@ -168,9 +168,9 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
         target_B = logits_BS.gather(1, target_B1)[:, 0].cpu().double().numpy()
         columns_BK = logits_BS.index_select(1, ids)
         log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
-        # log-probabilities: what matters is then near 0, where few digits are lost in storage
+        # log-probabilities: the values that matter are then near 0, where storage is most accurate
         columns_B = columns_BK.logsumexp(1).cpu().double().numpy()
-        # one shift for columns, target and rest: what float32 holds of it
+        # one shift for columns, target and rest, rounded to float32
         log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()]).astype(np.float32)
         columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None]
         target_logit_N[part] = target_B - log_total_B
@@ -188,7 +188,7 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
 
 
 def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
-    """The log of sum exp(beta z) at each node, (B, J). Destroys ``rest_BS``; columns are -inf in it.
+    """The log of sum exp(beta z) at each node, (B, J). Overwrites ``rest_BS``, in which columns are -inf.
 
     exp is taken at the first ``NODES_PER_DOUBLING`` nodes; every later one is twice an earlier one, and
     its terms are squares.
@@ -207,9 +207,9 @@ def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
         for first in range(NODES_PER_DOUBLING):
             torch.mul(rest_bS, float(beta_J[first]), out=power_bS).clamp_(min=math.log(_NOTHING)).exp_()
             torch.sum(power_bS, 1, out=sums_bJ[:, first])
-            for place in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
+            for node in range(first + NODES_PER_DOUBLING, len(beta_J), NODES_PER_DOUBLING):
                 power_bS.square_().clamp_(min=_NOTHING)
-                torch.sum(power_bS, 1, out=sums_bJ[:, place])
+                torch.sum(power_bS, 1, out=sums_bJ[:, node])
     # a device may lack float64
     log_sums_BJ = sums_BJ.cpu().double().log().numpy()
     log_z_BJ: NDArray[np.float64] = log_sums_BJ + top_B1.cpu().double().numpy() * beta_J
@@ -218,7 +218,7 @@ def _rest(rest_BS: Tensor) -> NDArray[np.float64]:
 
 @torch.inference_mode()
 def nll_sum(head: LinearHead, positions: Positions) -> float:
-    """Nats of all positions, summed in float64: one pass, nothing kept."""
+    """Nats of all positions, summed in float64, in one pass."""
     total, size = 0.0, 4096
     for start in range(0, positions.num_positions, size):
         part = slice(start, min(start + size, positions.num_positions))

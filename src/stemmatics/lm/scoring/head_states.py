@@ -2,8 +2,8 @@
 
 Axes: N positions, M rows of the file, T tokens of one document, B rows of a block, D width.
 
-One forward pass writes them, a document at a time; every later question about the head alone (another
-bias, a damaged head) is answered from the file, without the model below it.
+One forward pass writes them, one document at a time. Everything that depends on the head alone (another
+bias, a damaged head) is then computed from the file, without the rest of the model.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from torch import Tensor
 
 
 class States:
-    """States that were written: rows by position, read a block at a time.
+    """Stored states: rows by position, read one block at a time.
 
-    bfloat16 is kept as the upper half of a float32, which is what it is; nothing is rounded. ``row_N``
-    says in which row of the file each position lies; None where all rows are positions, in order.
+    bfloat16 is stored as the upper half of a float32, which is exact. ``row_N`` gives the row of the file
+    of each position; None if all rows are positions, in order.
     """
 
     def __init__(self, stored_MD: NDArray[Any], row_N: NDArray[np.int64] | None = None) -> None:
@@ -71,7 +71,7 @@ class StateWriter:
         self._stream.flush()
 
     def append(self, hidden_TD: NDArray[np.float32]) -> None:
-        """Rows of one document, float32 as the scoring engine hands them out."""
+        """Rows of one document, float32 as in the scoring engine's output."""
         rows_TD = np.ascontiguousarray(hidden_TD, dtype=np.float32)
         if self._stored == np.uint16:
             rows_TD = (rows_TD.view(np.uint32) >> 16).astype(np.uint16)
@@ -98,7 +98,7 @@ class StateWriter:
 
 
 def _storage(dtype: torch.dtype) -> Any:
-    """float16 and bfloat16 take two bytes, all else four."""
+    """float16 and bfloat16 take two bytes, other types four."""
     return {torch.float16: np.dtype(np.float16), torch.bfloat16: np.dtype(np.uint16)}.get(
         dtype, np.dtype(np.float32)
     )

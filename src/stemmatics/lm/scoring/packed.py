@@ -1,8 +1,8 @@
 """Rows of several lengths in one forward pass, each with its own attention.
 
-The rows lie one after another in a single row of positions, so that every product but attention sees
-one long matrix and almost no padding; attention is computed block by block, where a block is some rows
-padded to one length. Whether a model can be run so is asked of the model, not of a list.
+The rows are concatenated into a single row of positions, so that all products except attention work on
+one long matrix with almost no padding; attention is computed by block, where a block is rows padded to
+one length. Whether a model supports this is determined by probing it, not by a list.
 
 Axes: N positions of a pass, H heads, D width.
 """
@@ -22,9 +22,9 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
 from stemmatics.lm.scoring.discover import capture_hidden
 
-# (rows, positions of each): what a block is
+# (rows, positions of each)
 Block = tuple[int, int]
-# transformers makes no mask for an attention that has registered none, and none is needed here.
+# transformers makes no mask for an attention without a registered mask function; none is needed here.
 NAME = "stemmatics_blocks"
 _BLOCKS: ContextVar[tuple[Block, ...]] = ContextVar("blocks")
 _PROBE_BLOCKS = ((2, 5), (1, 3))
@@ -33,7 +33,7 @@ _PROBE_BLOCKS = ((2, 5), (1, 3))
 def _attention_by_block(
     module: nn.Module, query_1HND: Tensor, key_1HND: Tensor, value_1HND: Tensor, mask: object, **kwargs: Any
 ) -> tuple[Tensor, None]:
-    """Causal attention of each row within itself. Returns ``1 x N x H x D``, as transformers wants it."""
+    """Causal attention within each row. Returns ``1 x N x H x D``, as transformers expects."""
     if mask is not None:
         message = "a mask was made for rows that need none"
         raise ValueError(message)
@@ -64,18 +64,18 @@ def _by_block(model: nn.Module, blocks: Sequence[Block]) -> Iterator[None]:
 
 
 def hidden_by_block(model: nn.Module, ids_N: Tensor, blocks: Sequence[Block]) -> Tensor:
-    """The head's inputs at every position, ``hidden_ND``, of rows that lie one after another."""
-    places_N = torch.cat([torch.arange(length).repeat(rows) for rows, length in blocks])
+    """The head's inputs at every position, ``hidden_ND``, of concatenated rows."""
+    position_N = torch.cat([torch.arange(length).repeat(rows) for rows, length in blocks])
     with _by_block(model, blocks):
-        return capture_hidden(model, ids_N[None], position_ids=places_N[None].to(ids_N.device))[0]
+        return capture_hidden(model, ids_N[None], position_ids=position_N[None].to(ids_N.device))[0]
 
 
 def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
-    """Whether rows in one pass leave one another alone and keep their own positions.
+    """Whether concatenated rows are computed independently, each with its own positions.
 
-    Asked for sdpa attention on a CPU; a GPU's attention would pay for the many small calls. No: a
-    window of attention shorter than the longest row, a model whose layers mix positions otherwise
-    (state spaces, convolutions), one that takes no positions.
+    Only for sdpa attention on a CPU: on a GPU the many small calls would be slow. False for a window of
+    attention shorter than the longest row, a model whose layers mix positions in other ways (state
+    spaces, convolutions), and one without position ids.
     """
     config = model.config
     if model.device.type != "cpu" or config._attn_implementation != "sdpa":  # noqa: SLF001 - no public reader
@@ -98,18 +98,20 @@ def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
                     for ids_F, (rows, length) in zip(ids_N.split(sizes), _PROBE_BLOCKS, strict=True)
                 ]
             )
-    # Whatever a model does with positions and attention that it did not expect, it is run in the usual way.
+    # A model that fails on such positions or attention is run in the usual way.
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError, LookupError):
         return False
     rounding = torch.finfo(model.dtype).eps * float(alone_ND.abs().max())
     same = (packed_ND - alone_ND).abs().max() <= 100 * rounding
-    apart = (packed_ND[5:] - moved_ND[5:]).abs().max() <= 10 * rounding
-    return bool(same and apart)
+    independent = (packed_ND[5:] - moved_ND[5:]).abs().max() <= 10 * rounding
+    return bool(same and independent)
 
 
 def _span(config: Any) -> float:
-    """The shortest stretch that some layer's attention is cut to."""
-    given = config.get_text_config().to_dict()
-    sizes = [value for name, value in given.items() if name.endswith(("window", "window_size", "chunk_size"))]
+    """The shortest attention window of any layer."""
+    fields = config.get_text_config().to_dict()
+    sizes = [
+        value for name, value in fields.items() if name.endswith(("window", "window_size", "chunk_size"))
+    ]
     # a flag such as use_sliding_window is an int, too
     return min((size for size in sizes if type(size) is int and size > 0), default=float("inf"))

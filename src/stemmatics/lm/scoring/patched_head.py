@@ -1,4 +1,4 @@
-"""Changes of a model's head that are saved as a plain checkpoint.
+"""Changes of a model's head that can be saved in a plain checkpoint.
 
 Axes: V vocabulary, D width.
 """
@@ -22,7 +22,7 @@ from stemmatics.store.files import write_bytes
 
 
 def untie(model: Any) -> Tensor:
-    """The head's weights, (V, D), as its own parameter: a change of them leaves the embedding alone."""
+    """The head's weights, (V, D), as a separate parameter, so that changes do not affect the embedding."""
     head = model.get_output_embeddings()
     if head.weight is model.get_input_embeddings().weight:
         head.weight = torch.nn.Parameter(head.weight.detach().clone(), requires_grad=False)
@@ -33,7 +33,7 @@ def untie(model: Any) -> Tensor:
 
 
 def add_noise(model: Any, noise_VD: Tensor, sigma: float) -> None:
-    """W + sigma N on the output product only, in place; a tied embedding stays as it is."""
+    """W + sigma N on the output product only, in place; a tied embedding is not changed."""
     with torch.no_grad():
         weight_VD = untie(model)
         weight_VD.copy_(weight_VD.float() + sigma * noise_VD.to(weight_VD.device))
@@ -42,7 +42,7 @@ def add_noise(model: Any, noise_VD: Tensor, sigma: float) -> None:
 def write_processor(
     folder: Path, ids: NDArray[np.int64], bias: NDArray[np.float64], inverse_temperature: float
 ) -> list[Path]:
-    """A LogitsProcessor that works on its own: ``correction.py`` and ``correction.safetensors``."""
+    """Write a standalone LogitsProcessor: ``correction.py`` and ``correction.safetensors``."""
     arrays = {
         "ids": ids,
         "bias": bias.astype(np.float32),
@@ -59,22 +59,22 @@ def fold_correction(
 ) -> None:
     """Make the model's own logits beta * z + b, in place.
 
-    Raises UserError where the head can't hold it: a bias needs a head with one, and after a soft cap or
-    a scale neither weights nor bias act as they must.
+    Raises UserError if the head can't represent it: a bias needs a head with a bias, and a soft cap or a
+    scale changes the effect of weights and bias.
     """
-    found = discover_head(model, context)
-    if found is None or found.transform != Transform():
+    discovered = discover_head(model, context)
+    if discovered is None or discovered.transform != Transform():
         raise UserError(
-            f"the head of {type(model).__name__} can't hold a correction",
-            "something after its product changes the logits again",
-            "Take --as transformers, which corrects the logits themselves",
+            f"the head of {type(model).__name__} can't represent a correction",
+            "the model transforms the logits after the head",
+            "Use --as transformers, which corrects the logits themselves",
         )
     head = model.get_output_embeddings()
     if len(ids) and head.bias is None:
         raise UserError(
             f"the head of {type(model).__name__} has no bias",
-            "its architecture has no place for the bias of each token",
-            "Take --as transformers or --as vllm, or --arm temperature",
+            "its architecture has no bias per token",
+            "Use --as transformers or --as vllm, or --arm temperature",
         )
     with torch.no_grad():
         untie(model).mul_(inverse_temperature)

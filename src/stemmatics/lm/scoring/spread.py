@@ -1,7 +1,7 @@
-"""How far a checkpoint's losses move with batch, padding, precision and attention back end.
+"""How a checkpoint's losses depend on batch size, padding, precision and attention back end.
 
-The same documents are scored under each setting and held against a reference: float32, eager
-attention, one document at a time. Documents are cut so that one pass takes a few seconds.
+The same documents are scored under each setting and compared with a reference: float32, eager
+attention, one document at a time. Documents are truncated so that a pass takes a few seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MIN_DOCUMENTS = 4
 MIN_TOKENS, MAX_TOKENS = 16, 512
 # The reference's share of the time; there are nine passes.
 SECONDS_A_PASS = 4.0
-# A setting slower than this many reference passes takes fewer documents.
+# A setting slower than this many reference passes gets fewer documents.
 SLOWEST = 3.0
 BUDGETS = (1024, 8192)
 PADS = (0, 1, 3)
@@ -56,15 +56,14 @@ def measure_spread(
 
     Args:
         checkpoint: as ``stemma score`` takes it.
-        texts: files, folders or Hub datasets; none: pieces of Python's language reference.
+        texts: files, folders or Hub datasets; by default parts of Python's language reference.
         device: where to measure.
         trust_remote_code: run code that comes with the checkpoint.
         allow_pickle: read pickled weights.
-        on_event: told of each setting that is done.
+        on_event: called for each finished setting.
 
     Raises:
-        UserError: what loading and reading raise; texts without a token; a reference whose loss is
-            no number.
+        UserError: loading or reading fails, the texts have no token, or the reference's loss is NaN.
     """
     pinned = pin(checkpoint)
     allow = {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle}
@@ -77,24 +76,25 @@ def measure_spread(
 
     def add(row: dict[str, Any]) -> None:
         rows.append(row)
-        place = {"key": checkpoint, "probe": "spread", "label": row["setting"], "unit": "settings"}
-        on_event({**place, "done": len(rows), "total": len(settings)})
+        event = {"key": checkpoint, "probe": "spread", "label": row["setting"], "unit": "settings"}
+        on_event({**event, "done": len(rows), "total": len(settings)})
 
     add(row_of(reference, sample, sample.sums, sample.tokens_per_second))
     for i, group in enumerate(groups):
         if i and not _switched(reader, group[0]):
-            # The model before this one is let go first: two may not fit.
+            # The previous model is freed first: two may not fit.
             del reader
             reader = _reader(pinned, group[0], device, allow)
         for setting in group:
             add(_measured(reader, setting, sample))
-    size = f"{len(sample.documents)} documents, {sum(one.num_tokens for one in sample.sums):,} tokens"
-    said = f"{reference.name}; {size}, on {reader.loaded.model.device}"
-    return Spread(rows, advice(settings, rows), said)
+    num_tokens = sum(row.num_tokens for row in sample.sums)
+    size = f"{len(sample.documents)} documents, {num_tokens:,} tokens"
+    description = f"{reference.name}; {size}, on {reader.loaded.model.device}"
+    return Spread(rows, advice(settings, rows), description)
 
 
 def _reference(pinned: Pin, device: str, allow: Mapping[str, bool]) -> Reader:
-    """Eager attention, or the architecture's own where it has no eager one."""
+    """Eager attention, or the architecture's default if it has no eager one."""
     try:
         return _reader(pinned, Setting("float32", "eager", 1), device, allow)
     except UserError:
@@ -109,7 +109,7 @@ def _reader(pinned: Pin, setting: Setting, device: str, allow: Mapping[str, bool
 
 
 def _switched(reader: Reader, setting: Setting) -> bool:
-    """Whether the model that is there now computes as asked: another attention needs no other load."""
+    """Whether the loaded model can be switched to a setting: another attention needs no new load."""
     if setting.dtype != "float32":
         return False
     reader.loaded.model.set_attn_implementation(setting.attention)
@@ -121,7 +121,7 @@ def _attention(reader: Reader) -> str:
 
 
 def _settings(reader: Reader, attention: str) -> list[list[Setting]]:
-    """What is measured, by load; the first list goes with the model that is there."""
+    """The settings by load; the first list is for the loaded model."""
     first = [Setting("float32", attention, budget) for budget in BUDGETS]
     first += [Setting("float32", attention, 1, num_pads) for num_pads in PADS]
     groups = [first]
@@ -139,8 +139,8 @@ def _settings(reader: Reader, attention: str) -> list[list[Setting]]:
 
 def _runs(dtype: torch.dtype, device: torch.device) -> bool:
     try:
-        ones_22 = torch.ones(2, 2, dtype=dtype, device=device)
-        (ones_22 @ ones_22).softmax(-1)
+        matrix_22 = torch.ones(2, 2, dtype=dtype, device=device)
+        (matrix_22 @ matrix_22).softmax(-1)
     except (RuntimeError, TypeError):
         return False
     return True
@@ -154,32 +154,34 @@ def _documents(texts: Sequence[str]) -> Iterator[Document]:
 
 
 def _sample(reader: Reader, texts: Sequence[str]) -> Sample:
-    """The first documents, cut so that the reference takes about ``SECONDS_A_PASS``."""
-    found = islice(tokenized(reader.tokenizer, _documents(texts), reader.prefix_id), NUM_DOCUMENTS)
-    # Room for the pads of a neighbour.
+    """The first documents, truncated so that the reference takes about ``SECONDS_A_PASS``."""
+    stream = islice(tokenized(reader.tokenizer, _documents(texts), reader.prefix_id), NUM_DOCUMENTS)
+    # Leave room for the padding of a neighbour.
     room = min(MAX_TOKENS, reader.context_length - max(PADS))
     # Without a prefix a single token has no loss.
-    documents = [one.first_tokens(room) for one in found if len(one.ids) > (reader.prefix_id is None)]
+    documents = [
+        document.first_tokens(room) for document in stream if len(document.ids) > (reader.prefix_id is None)
+    ]
     if not documents:
         raise UserError(
-            "the texts hold no token to score",
+            "the texts have no token to score",
             "all documents are empty or have one token",
-            "name other texts with --text",
+            "give other texts with --text",
             code=2,
         )
-    longest = max(documents, key=lambda one: len(one.ids))
+    longest = max(documents, key=lambda document: len(document.ids))
     _pass(reader, [longest], 1)  # the first pass pays for memory and caches
     _, rate = _pass(reader, [longest], 1)
     affordable = int(rate * SECONDS_A_PASS)
     documents = documents[: max(MIN_DOCUMENTS, affordable // (2 * MIN_TOKENS))]
     limit = max(MIN_TOKENS, affordable // len(documents))
-    documents = [one.first_tokens(limit) for one in documents]
+    documents = [document.first_tokens(limit) for document in documents]
     sums, rate = _pass(reader, documents, 1)
-    if any("non_finite" in one.flags for one in sums):
+    if any("non_finite" in row.flags for row in sums):
         raise UserError(
-            "the loss is no number already in float32 and one document at a time",
-            "there is nothing to hold the other settings against",
-            "check the weights: `stemma check` and `stemma score` name what is odd",
+            "the loss is NaN even in float32 and one document at a time",
+            "there is no reference for the other settings",
+            "check the weights: `stemma check` and `stemma score` name what is unusual",
         )
     return Sample(documents, sums, rate)
 
@@ -187,10 +189,10 @@ def _sample(reader: Reader, texts: Sequence[str]) -> Sample:
 def _pass(
     reader: Reader, documents: Sequence[TokenizedDocument], token_budget: int
 ) -> tuple[list[DocumentSums], float]:
-    """Sums and scored tokens per second, the engine's own preparation apart."""
+    """Sums and scored tokens per second, without the engine's preparation."""
     started = time.perf_counter()
 
-    def given() -> Iterator[TokenizedDocument]:
+    def stream() -> Iterator[TokenizedDocument]:
         nonlocal started
         started = time.perf_counter()
         yield from documents
@@ -199,7 +201,7 @@ def _pass(
     sums = list(
         score(
             reader.loaded.model,
-            given(),
+            stream(),
             reader.scoring,
             numerics,
             prefix_id=reader.prefix_id,
@@ -210,13 +212,13 @@ def _pass(
 
 
 def _rate(sums: Sequence[DocumentSums], started: float) -> float:
-    return sum(one.num_tokens for one in sums) / max(time.perf_counter() - started, 1e-9)
+    return sum(row.num_tokens for row in sums) / max(time.perf_counter() - started, 1e-9)
 
 
 def _padded_pass(
     reader: Reader, documents: Sequence[TokenizedDocument], num_pads: int
 ) -> tuple[list[DocumentSums], float]:
-    """Each document beside a copy of itself that goes on for ``num_pads`` tokens, so it is padded by them."""
+    """Each document beside a copy that is ``num_pads`` tokens longer, so that it is padded by as many."""
     engine = Engine(
         reader.loaded.model,
         reader.cutter(),
@@ -240,7 +242,9 @@ def _longer(document: TokenizedDocument, num_tokens: int) -> TokenizedDocument:
     """The document with its first token repeated at the end."""
     names = ("ids", "starts", "ends", "classes")
     columns = {name: getattr(document, name) for name in names}
-    more = {name: np.concatenate([held, np.repeat(held[:1], num_tokens)]) for name, held in columns.items()}
+    more = {
+        name: np.concatenate([column, np.repeat(column[:1], num_tokens)]) for name, column in columns.items()
+    }
     return replace(document, **more)
 
 

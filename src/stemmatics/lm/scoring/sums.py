@@ -1,4 +1,4 @@
-"""What goes into the scoring engine, and the sums that come out of it.
+"""Inputs and outputs of the scoring engine.
 
 Axes: T tokens of one document.
 """
@@ -18,11 +18,11 @@ POSITION_BINS = ("0-63", "64-255", "256-1023", "1024-4095", "4096+")
 
 @dataclass(frozen=True, slots=True)
 class TokenizedDocument:
-    """One record's tokens, as the tokenizer gave them: no special tokens added.
+    """One record's tokens, without special tokens.
 
     ``starts`` and ``ends`` are byte offsets in the source text whose differences add up to its
-    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``asked`` marks the tokens whose loss is
-    wanted (the replies of a rendered conversation); None means all.
+    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``asked`` marks the tokens to score
+    (the replies of a rendered conversation); None means all.
     """
 
     index: int
@@ -36,7 +36,7 @@ class TokenizedDocument:
     asked: NDArray[np.bool_] | None = None
 
     def first_tokens(self, num_tokens: int) -> Self:
-        """The same document, cut after ``num_tokens``."""
+        """The same document, truncated after ``num_tokens``."""
         return self.tokens(slice(num_tokens))
 
     def tokens(self, kept: slice) -> Self:
@@ -60,7 +60,7 @@ class DocumentSums:
     """A document's sums: nats in float64, scored tokens, and the bytes of the scored tokens.
 
     ``excluded_nll_sum`` is the sum of (log-sum-exp over all ids - log-sum-exp over the support),
-    0 under full support. ``num_outside_support`` counts targets that the support leaves out.
+    0 under full support. ``num_outside_support`` counts targets outside the support.
     """
 
     index: int
@@ -79,8 +79,8 @@ class DocumentSums:
 class TokenScores:
     """One document's values by token, in text order; arrays are NaN or -1 where not scored.
 
-    ``extra`` holds what was asked for: ``entropy`` (nats), ``top_1`` (ids), ``hidden`` (inputs of
-    the head, one row a token).
+    ``extra`` has the requested outputs: ``entropy`` (nats), ``top_1`` (ids), ``hidden`` (inputs of
+    the head, one row per token).
     """
 
     document: TokenizedDocument
@@ -116,7 +116,7 @@ def _frequency_parts(
     counts_T: NDArray[np.int64], nll_T: NDArray[np.float64], bytes_T: NDArray[np.int64]
 ) -> list[Part]:
     """Bins are decades of the id's count: 0, 1-9, 10-99, ..."""
-    # Comparing with integer edges, since log10 of a power of ten may round down.
+    # Compared with integer edges, since log10 of a power of ten may round down.
     edges = 10 ** np.arange(19, dtype=np.int64)
     decade_T = np.searchsorted(edges, counts_T, side="right")
     names = ("0", *(f"{10**d}-{10 ** (d + 1) - 1}" for d in range(int(decade_T.max(initial=0)))))
@@ -130,11 +130,11 @@ def add_up(
     frequencies_V: NDArray[np.int64] | None = None,
     flags: tuple[str, ...] = (),
 ) -> DocumentSums:
-    """Sum one document's token values, whole and by token class, position and frequency.
+    """Sum one document's token values, in total and by token class, position and frequency.
 
     Args:
         scores: the values by token.
-        outside_T: targets that lie outside the support.
+        outside_T: targets outside the support.
         frequencies_V: how often each id occurs in the corpus.
         flags: added to the document's own; ``non_finite`` is added here, and such a document's
             sums are NaN.

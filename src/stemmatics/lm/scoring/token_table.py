@@ -1,4 +1,4 @@
-"""The per-token table: a row a token. It is the text; it never goes into a run folder."""
+"""A table with a row per token. It contains the text, so it is never written to a run folder."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA = pa.schema(
 
 
 class TokenTable:
-    """Writes tokens as they are scored, a row group a document batch.
+    """Writes tokens as they are scored, one row group per document.
 
     ``start`` and ``end`` are bytes of the document; tokens that were not scored (the first one
     without a prefix) have null values.
@@ -54,7 +54,7 @@ class TokenTable:
             "log_probability": pa.array(scores.log_probability, mask=hidden),
         }
         for name, kind in (("entropy", np.float64), ("top_1", np.int64)):
-            # A document without a scored token went through no model: it has no such values.
+            # A document without a scored token was not run, so it has no such values.
             values = scores.extra.get(name, np.zeros(num_tokens))
             columns[name] = pa.array(values.astype(kind), mask=hidden)
         self._writer.write_table(pa.table(columns, schema=SCHEMA))
@@ -62,7 +62,7 @@ class TokenTable:
     @classmethod
     @contextmanager
     def maybe(cls, path: Path | None) -> Iterator[TokenTable | None]:
-        """A table at ``path``, whole or not at all; None where none was asked for.
+        """A table at ``path``, written atomically; None without a path.
 
         Raises UserError for a path inside a run folder.
         """
@@ -74,8 +74,8 @@ class TokenTable:
         )
         if inside is not None:
             raise UserError(
-                f"{path} lies in the run folder {inside}",
-                "the token table holds the text, and run folders are passed on",
+                f"{path} is in the run folder {inside}",
+                "the token table contains the text, and run folders are shared",
                 "Choose a path outside",
                 code=2,
             )
@@ -85,8 +85,6 @@ class TokenTable:
                 yield cls(writer)
             part.replace(path)
         except OSError as error:
-            raise UserError(
-                f"{path} can't be written", str(error), "Choose a folder that is there"
-            ) from error
+            raise UserError(f"{path} can't be written", str(error), "Choose an existing folder") from error
         finally:
             part.unlink(missing_ok=True)

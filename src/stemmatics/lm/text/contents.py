@@ -1,4 +1,4 @@
-"""A corpus read through once: its hash and its size."""
+"""Hash and size of a corpus, from one pass over it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stemmatics.lm.text.doc_ids import document_key
 
 @dataclass(frozen=True)
 class Contents:
-    """A corpus read through: SHA-256 over its texts in order, each behind its length, and its size."""
+    """SHA-256 over the texts of a corpus in order, each preceded by its length, and the corpus's size."""
 
     sha256: str
     num_documents: int
@@ -28,8 +28,8 @@ class Contents:
 def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> Contents:
     """Hash and size of a corpus.
 
-    A private corpus is hashed under its key. Local files are read once and remembered by path,
-    size, times and inode; a rendered corpus, which depends on a template elsewhere, is not.
+    A private corpus is hashed with its key. Hashes of local files are cached by path, size, times and
+    inode; those of a rendered corpus, which also depends on a template, are not.
     """
     if source.private:
         digest: Any = hmac.new(key or document_key(), digestmod=hashlib.sha256)
@@ -48,14 +48,14 @@ def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None 
         digest.update(raw)
         num_documents += 1
         num_bytes += len(raw)
-    found = Contents(digest.hexdigest(), num_documents, num_bytes)
+    result = Contents(digest.hexdigest(), num_documents, num_bytes)
     if name is not None and memory is not None:
-        memory.put(name, list(astuple(found)))
-    return found
+        memory.put(name, list(astuple(result)))
+    return result
 
 
 def content_hash(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> str:
-    """The hash alone."""
+    """Only the hash."""
     return contents(source, key=key, memory=memory).sha256
 
 

@@ -47,7 +47,7 @@ class Document:
 
 
 def text_source(argument: str, **settings: Any) -> Corpus:
-    """What a TEXT on the command line means: a path that exists, else a Hub dataset.
+    """The corpus that a TEXT on the command line stands for: an existing path, else a Hub dataset.
 
     A Hub dataset is ``org/name[/config][:split][@revision]``.
     """
@@ -65,14 +65,14 @@ def text_source(argument: str, **settings: Any) -> Corpus:
 
 
 def records(source: Corpus, *, errors: Literal["refuse", "replace"] = "refuse") -> Iterator[Record]:
-    """The raw records of a corpus in input order, at most ``max_documents``; also training material."""
+    """The raw records of a corpus in input order, at most ``max_documents``; also of training data."""
     if source.path:
-        found = itertools.chain.from_iterable(_from_path(source, path, errors) for path in source.path)
+        stream = itertools.chain.from_iterable(_from_path(source, path, errors) for path in source.path)
     elif source.dataset:
-        found = _from_hub(source)
+        stream = _from_hub(source)
     else:
-        found = _from_generator(source)
-    return itertools.islice(found, source.max_documents)
+        stream = _from_generator(source)
+    return itertools.islice(stream, source.max_documents)
 
 
 def read(
@@ -82,19 +82,19 @@ def read(
     errors: Literal["refuse", "replace"] = "refuse",
     own_template: Renderer | None = None,
 ) -> Iterator[Document]:
-    """The documents of a corpus, one a record, empties and duplicates kept.
+    """The documents of a corpus, one per record, including empty ones and duplicates.
 
-    A record of training material (``role: data``) is taken whole, as canonical JSON.
+    A record of training data (``role: data``) becomes canonical JSON.
 
     Args:
         source: the declaration.
-        key: the key of private ids; a private corpus without one takes ``document_key()``.
-        errors: what becomes of bytes that are not UTF-8 and of lone surrogates: ``refuse`` names
-            the record; ``replace`` puts U+FFFD and flags the document ``replaced``.
+        key: the key of private ids, by default ``document_key()``.
+        errors: how bytes that are not UTF-8 and lone surrogates are handled: ``refuse`` raises with
+            the record's location; ``replace`` puts U+FFFD and flags the document ``replaced``.
         own_template: renders ``messages`` where ``render.template`` is ``own``.
 
     Raises:
-        UserError: names file, line and what to do.
+        UserError: with file, line and fix.
     """
     if source.private and key is None:
         key = document_key()
@@ -102,11 +102,11 @@ def read(
         if source.role == "data":
             text, scored, flags = canonical_json(record.values), (), record.flags
         elif record.values.get(source.field) is None and source.render and "messages" in record.values:
-            text, scored = render(record.values["messages"], source.render, record.place, own_template)
+            text, scored = render(record.values["messages"], source.render, record.location, own_template)
             flags = record.flags | {"rendered"}
         else:
             text, scored, flags = _field_of(record, source), (), record.flags
-        text, flags = _whole_characters(text, record, flags, replace=errors == "replace")
+        text, flags = _without_surrogates(text, record, flags, replace=errors == "replace")
         register = source.register_name or DEFAULT_REGISTER
         if source.register_field:
             register = str(_value(record, source.register_field, "register_field"))
@@ -117,7 +117,7 @@ def read(
 def _from_path(source: Corpus, path: str, errors: str) -> Iterator[Record]:
     wanted = [source.field, *([source.register_field] if source.register_field else []), "messages"]
     if source.role == "data":
-        wanted = []  # training material: every column
+        wanted = []  # training data: every column
     for file, name in texts.files(path):
         yield from texts.records(file, name, name=source.field, wanted=wanted, replace=errors == "replace")
 
@@ -131,7 +131,7 @@ def _from_hub(source: Corpus) -> Iterator[Record]:
             "the datasets library is not installed",
             "run pip install 'stemmatics[lm]'",
         ) from error
-    place = f"{source.dataset}:{source.dataset_split}"
+    location = f"{source.dataset}:{source.dataset_split}"
     try:
         stream = datasets.load_dataset(
             source.dataset,
@@ -141,11 +141,11 @@ def _from_hub(source: Corpus) -> Iterator[Record]:
             streaming=True,
         )
         for row, values in enumerate(stream):
-            yield Record(values, place, row, f"{place} row {row + 1}")
+            yield Record(values, location, row, f"{location} row {row + 1}")
     except (OSError, ValueError, RuntimeError) as error:  # the library's own errors derive from these
         first = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"can't read the Hub dataset {place}",
+            f"can't read the Hub dataset {location}",
             first,
             "check name, config, split and revision, or download it and name the files",
         ) from error
@@ -155,9 +155,9 @@ def _from_generator(source: Corpus) -> Iterator[Record]:
     known = {point.name: point for point in entry_points(group=GENERATORS)}
     if source.generator not in known:
         raise UserError(
-            f"there is no generator {source.generator!r}",
+            f"unknown generator {source.generator!r}",
             f"installed: {', '.join(sorted(known)) or 'none'}",
-            f"name one of them, or install the package that offers it (entry points {GENERATORS})",
+            f"name one of them, or install the package that provides it (entry points {GENERATORS})",
             code=2,
         )
     make = known[source.generator].load()
@@ -170,24 +170,24 @@ def _from_generator(source: Corpus) -> Iterator[Record]:
             f"its params are {inspect.signature(make)}",
             code=2,
         ) from error
-    for row, made in enumerate(make(**source.params)):
-        values = {source.field: made} if isinstance(made, str) else made
+    for row, item in enumerate(make(**source.params)):
+        values = {source.field: item} if isinstance(item, str) else item
         yield Record(values, source.generator, row, f"{source.generator} document {row + 1}")
 
 
 def _field_of(record: Record, source: Corpus) -> str:
     if record.values.get(source.field) is None and "messages" in record.values:
         raise UserError(
-            f"{record.place} holds messages, not text",
-            "how a conversation becomes text, and whose words count, changes the loss",
+            f"{record.location} has messages, not text",
+            "the chat template and the scored role change the loss",
             "name both: --render TEMPLATE:ROLE, or in the corpus render: {template: own, role: assistant}",
         )
     text = _value(record, source.field, "field")
     if not isinstance(text, str):
         raise UserError(
-            f"{source.field!r} of {record.place} is not text",
+            f"{source.field!r} of {record.location} is not text",
             f"it is {'null' if text is None else 'of the type ' + type(text).__name__}",
-            "mend the record, or name another field with --field",
+            "fix the record, or name another field with --field",
         )
     return text
 
@@ -199,13 +199,13 @@ def _value(record: Record, name: str, setting: str) -> Any:
     likely = [field for field in _TEXT_LIKE_FIELDS if field in record.values] or textual
     option = "--field" if setting == "field" else setting
     raise UserError(
-        f"{record.place} has no field {name!r}",
+        f"{record.location} has no field {name!r}",
         f"its fields: {', '.join(map(str, record.values)) or 'none'}",
         f"did you mean {option} {likely[0]}?" if likely else f"name one of them with {option}",
     )
 
 
-def _whole_characters(
+def _without_surrogates(
     text: str, record: Record, flags: frozenset[str], *, replace: bool
 ) -> tuple[str, frozenset[str]]:
     """The text without lone surrogates, which UTF-8 can't write."""
@@ -214,9 +214,9 @@ def _whole_characters(
     except UnicodeEncodeError as error:
         if not replace:
             raise UserError(
-                f"{record.place} holds half a character",
-                f"the lone surrogate U+{ord(text[error.start]):04X} at character {error.start} is no text",
-                "mend the record, or set errors: replace, which puts U+FFFD there and flags the document",
+                f"{record.location} is not valid Unicode",
+                f"the lone surrogate U+{ord(text[error.start]):04X} at character {error.start} is invalid",
+                "fix the record, or set errors: replace, which puts U+FFFD there and flags the document",
             ) from error
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), flags | {"replaced"}
     return text, flags

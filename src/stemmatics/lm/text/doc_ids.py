@@ -14,9 +14,9 @@ from stemmatics.core.errors import UserError
 
 
 def document_key(path: Path | None = None) -> bytes:
-    """The key of private document ids: made once, 32 random bytes, readable by its owner only.
+    """The key of private document ids: 32 random bytes, created once and readable by its owner only.
 
-    It lies in the user's configuration folder, never in a run.
+    It is stored in the user's configuration folder, never in a run.
 
     Raises:
         UserError: the file is readable by others, or too short to be a key.
@@ -35,7 +35,7 @@ def document_key(path: Path | None = None) -> bytes:
         key = path.read_bytes()
         if len(key) < 32:
             raise UserError(
-                f"{path} holds no key", f"it has {len(key)} bytes of 32", "remove it; a new one is made"
+                f"{path} is not a key", f"it has {len(key)} bytes of 32", "remove it; a new one is created"
             ) from None
         return key
     key = secrets.token_bytes(32)

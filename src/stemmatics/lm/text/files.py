@@ -1,4 +1,4 @@
-"""Records from files, as they lie on disk: one record is one document, read as a stream."""
+"""Records from files, read as a stream; a record is a document."""
 
 from __future__ import annotations
 
@@ -18,23 +18,21 @@ from stemmatics.core.errors import UserError
 TEXT_ENDINGS = (".txt", ".md")
 ENDINGS = (*TEXT_ENDINGS, ".jsonl", ".jsonl.zst", ".parquet")
 _PARQUET_ROWS_AT_ONCE = 256
-# A mark that no UTF-8 decoder writes for anything but bytes it can't read.
-_REPLACEMENT = "\ufffd"
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record: its fields, the file it came from, its place in it, for errors also in words."""
+    """One record: its fields, its file, its row, and its location in words for error messages."""
 
     values: dict[str, Any]
     source: str
     row: int
-    place: str
+    location: str
     flags: frozenset[str] = field(default_factory=frozenset)
 
 
 def ending(name: str) -> str | None:
-    """The known ending of a file name, the longest one; None where there is none."""
+    """The longest known ending of a file name; None if there is none."""
     lowered = name.lower()
     return max((known for known in ENDINGS if lowered.endswith(known)), key=len, default=None)
 
@@ -42,7 +40,7 @@ def ending(name: str) -> str | None:
 def files(path: str) -> list[tuple[Path, str]]:
     """``(file, source name)`` of a file or of a folder's files of known kinds, recursive and sorted.
 
-    In a folder names that begin with a dot are left out, and the source name is relative to it.
+    In a folder, hidden files are skipped, and source names are relative to the folder.
 
     Raises:
         UserError: no such path, a file of another kind, or a folder without any text.
@@ -64,19 +62,19 @@ def files(path: str) -> list[tuple[Path, str]]:
             "check the spelling; a Hub dataset is written org/name",
             code=2,
         )
-    found: list[tuple[Path, str]] = []
+    result: list[tuple[Path, str]] = []
     for folder, folders, names in os.walk(top):
         folders[:] = [name for name in folders if not name.startswith(".")]
         inside = [Path(folder) / name for name in names if not name.startswith(".") and ending(name)]
-        found.extend((file, file.relative_to(top).as_posix()) for file in inside)
-    if not found:
+        result.extend((file, file.relative_to(top).as_posix()) for file in inside)
+    if not result:
         raise UserError(
             f"no text in the folder {path}",
             f"a text ends in {', '.join(ENDINGS)}",
             "name another folder",
             code=2,
         )
-    return sorted(found, key=lambda item: item[1])
+    return sorted(result, key=lambda item: item[1])
 
 
 def records(path: Path, source: str, *, name: str, wanted: list[str], replace: bool) -> Iterator[Record]:
@@ -84,9 +82,9 @@ def records(path: Path, source: str, *, name: str, wanted: list[str], replace: b
 
     Args:
         path: a file with a known ending.
-        source: its name as it is stored.
-        name: the field that a whole-file document is given.
-        wanted: the fields that a parquet file is asked for, where it has them.
+        source: its name as stored.
+        name: the field of the text of a file that is one document.
+        wanted: the fields to read from a parquet file, if it has them.
         replace: put U+FFFD for bytes that are not UTF-8 and flag the record, instead of an error.
     """
     kind = ending(source)
@@ -101,26 +99,26 @@ def records(path: Path, source: str, *, name: str, wanted: list[str], replace: b
                 yield from _json_lines(lines, source, replace=replace)
     except OSError as error:  # pyarrow's ArrowInvalid is not an OSError and is caught where it is raised
         raise UserError(
-            f"can't read {source}", str(error), "check that the file is whole and readable"
+            f"can't read {source}", str(error), "check that the file is complete and readable"
         ) from error
 
 
 def _lines(path: Path, *, compressed: bool) -> BinaryIO:
-    """Bytes to be read by lines; only a line feed ends one."""
+    """A stream of lines of bytes; only a line feed ends a line."""
     if not compressed:
         return path.open("rb")
     return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
 
 
-def _decoded(raw: bytes, place: str, *, replace: bool) -> tuple[str, frozenset[str]]:
+def _decoded(raw: bytes, location: str, *, replace: bool) -> tuple[str, frozenset[str]]:
     try:
         return raw.decode(), frozenset()
     except UnicodeDecodeError as error:
         if replace:
             return raw.decode(errors="replace"), frozenset({"replaced"})
         raise UserError(
-            f"{place} is not UTF-8",
-            f"byte 0x{raw[error.start]:02x} at offset {error.start} begins no character",
+            f"{location} is not UTF-8",
+            f"byte 0x{raw[error.start]:02x} at offset {error.start} is invalid",
             "convert it to UTF-8, or set errors: replace, which puts U+FFFD there and flags the document",
         ) from error
 
@@ -130,46 +128,46 @@ def _json_lines(lines: BinaryIO, source: str, *, replace: bool) -> Iterator[Reco
         line = raw.removeprefix(b"\xef\xbb\xbf") if row == 0 else raw
         if not line.strip():
             continue
-        place = f"{source} line {row + 1}"
-        text, flags = _decoded(line, place, replace=replace)
+        location = f"{source} line {row + 1}"
+        text, flags = _decoded(line, location, replace=replace)
         try:
             values = json.loads(text)
         except (ValueError, RecursionError) as error:
             raise UserError(
-                f"{place} is not JSON", str(error), "each line of a .jsonl file holds one JSON object"
+                f"{location} is not JSON", str(error), "each line of a .jsonl file must be a JSON object"
             ) from error
         if not isinstance(values, dict):
             raise UserError(
-                f"{place} is not a record",
+                f"{location} is not a record",
                 f"it is a JSON {type(values).__name__}",
-                'write one object a line, for example {"text": "..."}',
+                'write one object per line, for example {"text": "..."}',
             )
-        yield Record(values, source, row, place, flags)
+        yield Record(values, source, row, location, flags)
 
 
 def _parquet(path: Path, source: str, wanted: list[str], *, replace: bool) -> Iterator[Record]:
     try:
         file = pq.ParquetFile(path)
         have = file.schema_arrow.names
-        # With none of the wanted columns, one row is read whole: it names the fields in the error.
+        # Without any of the wanted columns all are read, so that the error can list them.
         columns = [column for column in wanted if column in have] or have
         row = 0
         for batch in file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns):
             for index in range(batch.num_rows):
-                place = f"{source} row {row + 1}"
+                location = f"{source} row {row + 1}"
                 values: dict[str, Any] = dict.fromkeys(have)
                 flags: frozenset[str] = frozenset()
                 for column in columns:
-                    values[column], seen = _cell(batch.column(column)[index], place, replace=replace)
-                    flags |= seen
-                yield Record(values, source, row, place, flags)
+                    values[column], cell_flags = _cell(batch.column(column)[index], location, replace=replace)
+                    flags |= cell_flags
+                yield Record(values, source, row, location, flags)
                 row += 1
     except pa.ArrowInvalid as error:
-        raise UserError(f"can't read {source}", str(error), "check that the file is whole") from error
+        raise UserError(f"can't read {source}", str(error), "check that the file is complete") from error
 
 
-def _cell(cell: pa.Scalar, place: str, *, replace: bool) -> tuple[Any, frozenset[str]]:
-    """A value; text through its own bytes, since parquet doesn't promise that they are UTF-8."""
+def _cell(cell: pa.Scalar, location: str, *, replace: bool) -> tuple[Any, frozenset[str]]:
+    """A value; text is decoded here, since parquet does not guarantee UTF-8."""
     if cell.is_valid and (pa.types.is_string(cell.type) or pa.types.is_large_string(cell.type)):
-        return _decoded(cell.as_buffer().to_pybytes(), place, replace=replace)
+        return _decoded(cell.as_buffer().to_pybytes(), location, replace=replace)
     return cell.as_py(), frozenset()

@@ -1,4 +1,4 @@
-"""Near-duplicates share a group, and a split never cuts a group.
+"""Groups of near-duplicates, and splits that never divide a group.
 
 MinHash (Broder 1997) over 5-word shingles of normalised text, banded for candidates, each
 candidate pair verified by its estimated Jaccard similarity. The groups are the connected
@@ -29,7 +29,7 @@ _SHINGLES_AT_ONCE = 8192  # bounds the shingles × permutations matrix inside da
 
 
 def normalise(text: str) -> str:
-    """NFKC, case folded, every run of white space one space."""
+    """NFKC, case-folded, with runs of white space replaced by one space."""
     return " ".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
@@ -41,9 +41,9 @@ def shingles(text: str) -> list[bytes]:
 
 
 class GroupIndex:
-    """Collects documents one by one and then says which belong together.
+    """Collects documents one by one, then groups near-duplicates.
 
-    Keeps 512 bytes and the id of each distinct document, never its text.
+    Stores the id and 512 bytes of each distinct document, never its text.
     """
 
     def __init__(self) -> None:
@@ -51,7 +51,7 @@ class GroupIndex:
         self._signatures: dict[str, np.ndarray] = {}
 
     def add(self, doc_id: str, text: str) -> None:
-        """Take in one document; a second one with the same id changes nothing."""
+        """Add a document; another one with the same id has no effect."""
         if doc_id in self._signatures:
             return
         sketch = self._empty.copy()
@@ -84,12 +84,12 @@ def _components(signatures_NP: np.ndarray) -> np.ndarray:
         bucket_N = np.unique(keys_N, return_inverse=True)[1]
         order = np.argsort(bucket_N, kind="stable")
         cuts = np.flatnonzero(np.diff(bucket_N[order])) + 1
-        found = [
+        matches = [
             _verified(signatures_NP, members, labels_N[members])
             for members in np.split(order, cuts)
             if len(members) > 1
         ]
-        edges.extend(pairs for pairs in found if len(pairs))
+        edges.extend(pairs for pairs in matches if len(pairs))
         if edges:
             left, right = np.concatenate(edges).T
             graph = coo_array((np.ones(len(left)), (left, right)), shape=(num_documents, num_documents))
@@ -101,14 +101,14 @@ def _verified(signatures_NP: np.ndarray, members: np.ndarray, labels: np.ndarray
     """Pairs [num_pairs, 2] of one bucket that are similar enough and not yet connected."""
     labels = labels.copy()
     pairs: list[np.ndarray] = []
-    for place, member in enumerate(members[:-1]):
-        apart = np.flatnonzero(labels[place + 1 :] != labels[place]) + place + 1
+    for position, member in enumerate(members[:-1]):
+        apart = np.flatnonzero(labels[position + 1 :] != labels[position]) + position + 1
         if not len(apart):
             continue
         same_share = (signatures_NP[members[apart]] == signatures_NP[member]).mean(axis=1)
         joined = apart[same_share >= JACCARD]
         pairs.append(np.stack([np.full(len(joined), member), members[joined]], axis=1))
-        labels[np.isin(labels, labels[joined])] = labels[place]
+        labels[np.isin(labels, labels[joined])] = labels[position]
     return np.concatenate(pairs) if pairs else np.empty((0, 2), dtype=np.int64)
 
 

@@ -1,4 +1,4 @@
-"""Conversations as text: the template and the scored role are named, never guessed."""
+"""Conversations as text, with an explicit template and scored role."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Renderer = Callable[[Sequence[dict[str, Any]], bool], str]
 
 @lru_cache(maxsize=8)
 def template_renderer(template: str) -> Renderer:
-    """A renderer from the text of a Jinja chat template, in the sandbox that transformers uses too."""
+    """A renderer from the text of a Jinja chat template, in the same sandbox as transformers."""
 
     def raise_exception(message: str) -> None:
         raise jinja2.TemplateError(message)
@@ -42,50 +42,50 @@ def template_renderer(template: str) -> Renderer:
 
 
 def render(
-    messages: Any, settings: Render, place: str, own: Renderer | None
+    messages: Any, settings: Render, location: str, own: Renderer | None
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """The conversation's text and the UTF-8 byte spans of what the scored role says.
+    """The conversation's text and the UTF-8 byte spans of the scored role's messages.
 
     An assistant's span begins after the generation prompt, another role's where its content does;
     it ends with the message, its end token included.
 
     Raises:
-        UserError: no such role, messages that the template refuses, or a template that writes
-            earlier messages differently once later ones are there, so that no span can be told.
+        UserError: there is no such role, the template refuses the messages, or it renders earlier
+            messages differently when later ones follow, so that spans are undefined.
     """
     apply = own if settings.template == "own" else template_renderer(settings.template)
     if apply is None:
         raise UserError(
-            f"{place} can't be rendered",
-            "'own' means a checkpoint's chat template, and none is at hand here",
+            f"{location} can't be rendered",
+            "'own' means a checkpoint's chat template, and there is no checkpoint here",
             "give the text of a template",
             code=2,
         )
-    _refuse_other_than_messages(messages, place)
+    _check_messages(messages, location)
     try:
         whole = apply(messages, False)
         spans = [
-            _span(apply, messages, position, whole, place)
+            _span(apply, messages, position, whole, location)
             for position, message in enumerate(messages)
             if message["role"] == settings.role
         ]
     except (jinja2.TemplateError, TypeError, ValueError) as error:
         raise UserError(
-            f"{place} can't be rendered",
+            f"{location} can't be rendered",
             f"the chat template refuses it: {error}",
-            "mend the record or name another template",
+            "fix the record or name another template",
         ) from error
     if not spans:
-        spoken = ", ".join(sorted({message["role"] for message in messages})) or "none"
+        roles = ", ".join(sorted({message["role"] for message in messages})) or "none"
         raise UserError(
-            f"{place} has no message of the role {settings.role!r}",
-            f"its roles: {spoken}",
+            f"{location} has no message of the role {settings.role!r}",
+            f"its roles: {roles}",
             "name one of them as the scored role",
         )
     return whole, tuple(spans)
 
 
-def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place: str) -> tuple[int, int]:
+def _span(apply: Renderer, messages: list[Any], position: int, whole: str, location: str) -> tuple[int, int]:
     """Byte span of one message in the whole conversation."""
     until = apply(messages[: position + 1], False)
     if messages[position]["role"] == "assistant":
@@ -96,11 +96,11 @@ def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place
         before = until[:begin] if begin >= 0 and until.startswith(earlier) else None
     if before is None or not (until.startswith(before) and whole.startswith(until)):
         raise UserError(
-            f"the scored part of {place} can't be told",
+            f"the scored part of {location} is ambiguous",
             "the chat template changes earlier text when later messages are added",
             "use a template that only adds text at the end",
         )
-    # Half characters are seen to after rendering; until then each counts as its replacement's bytes.
+    # Lone surrogates are handled after rendering; until then each counts as the bytes of its replacement.
     begin, end = (
         len(part.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode())
         for part in (before, until)
@@ -108,16 +108,16 @@ def _span(apply: Renderer, messages: list[Any], position: int, whole: str, place
     return begin, end
 
 
-def _refuse_other_than_messages(messages: Any, place: str) -> None:
-    fine = isinstance(messages, list) and all(
+def _check_messages(messages: Any, location: str) -> None:
+    is_valid = isinstance(messages, list) and all(
         isinstance(message, dict)
         and isinstance(message.get("role"), str)
         and isinstance(message.get("content"), str)
         for message in messages
     )
-    if not fine:
+    if not is_valid:
         raise UserError(
-            f"the messages of {place} can't be read",
+            f"the messages of {location} can't be read",
             "each must have a role and a content, both text",
             'write [{"role": "user", "content": "..."}, ...]',
         )

@@ -1,4 +1,4 @@
-"""What kind of text a token stands for, from the source bytes alone.
+"""The kind of text that a token stands for, from the source bytes.
 
 Axes: T tokens of one text, B bytes.
 """
@@ -23,26 +23,26 @@ def token_classes(raw: bytes, encoding: Encoding) -> np.ndarray:
     """Index [T], int8, into ``TOKEN_CLASSES`` for each token of the UTF-8 text ``raw``.
 
     A token with any byte above 127 is ``non_ascii``, one of white space alone ``white_space``.
-    Others go by their first character after white space: a digit makes a ``number``, a letter a
-    ``word_start``, or ``inside_word`` where a letter, digit or combining mark of any script stands
-    right before it; all else is ``punctuation``. A token without bytes (part of a character, a
-    dummy space) takes the class of the token before it, at the beginning that of the one after.
+    Others are classified by their first character after white space: a digit makes a ``number``, a
+    letter a ``word_start``, or ``inside_word`` directly after a letter, digit or combining mark of any
+    script; anything else is ``punctuation``. A token without bytes (part of a character, a dummy space)
+    gets the class of the token before it, at the beginning that of the one after.
     """
     bytes_B = np.frombuffer(raw, dtype=np.uint8)
     starts_T, ends_T = encoding.starts, encoding.ends
     num_bytes = len(bytes_B)
     if num_bytes == 0 or len(starts_T) == 0:
         return np.full(len(starts_T), WHITE_SPACE, dtype=np.int8)
-    places_B = np.where(_WHITE[bytes_B], num_bytes, np.arange(num_bytes))
-    next_visible_B = np.append(np.minimum.accumulate(places_B[::-1])[::-1], num_bytes)
+    visible_B = np.where(_WHITE[bytes_B], num_bytes, np.arange(num_bytes))
+    next_visible_B = np.append(np.minimum.accumulate(visible_B[::-1])[::-1], num_bytes)
     first_T = next_visible_B[starts_T]
-    seen_T = np.minimum(first_T, num_bytes - 1)
-    inside_B = np.concatenate([[False], _word_bytes(raw, bytes_B)])  # is the byte before b in a word?
-    letter_T = _LETTER[bytes_B[seen_T]]
+    visible_T = np.minimum(first_T, num_bytes - 1)
+    inside_B = np.concatenate([[False], _word_bytes(raw, bytes_B)])  # whether the byte before b is in a word
+    letter_T = _LETTER[bytes_B[visible_T]]
     classes_T = np.full(len(starts_T), PUNCTUATION, dtype=np.int8)
-    classes_T[_DIGIT[bytes_B[seen_T]]] = NUMBER
-    classes_T[letter_T & inside_B[seen_T]] = INSIDE_WORD
-    classes_T[letter_T & ~inside_B[seen_T]] = WORD_START
+    classes_T[_DIGIT[bytes_B[visible_T]]] = NUMBER
+    classes_T[letter_T & inside_B[visible_T]] = INSIDE_WORD
+    classes_T[letter_T & ~inside_B[visible_T]] = WORD_START
     classes_T[first_T >= ends_T] = WHITE_SPACE
     above_B = np.concatenate([[0], np.cumsum(bytes_B >= 0x80)])
     classes_T[above_B[ends_T] > above_B[starts_T]] = NON_ASCII

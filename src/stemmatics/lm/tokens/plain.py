@@ -1,7 +1,7 @@
-"""Plain text to ids: control-token text inside a document is text like any other.
+"""Plain text to ids, where the text of a control token inside a document is ordinary text.
 
-Each class wraps one kind of transformers tokenizer without changing it. The caller probes the
-result; nothing here trusts a setting of the library.
+Each class wraps one kind of transformers tokenizer without changing it. The caller tests the
+result, so that no setting of the library has to be trusted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from stemmatics.lm.tokens.spans import (
 
 
 class Pieces(NamedTuple):
-    """Ids of one text, what each spells, and its character offsets where the tokenizer tells them."""
+    """Ids of one text, the bytes that each spells, and character offsets if the tokenizer gives them."""
 
     ids: list[int]
     readings: list[bytes]
@@ -38,12 +38,12 @@ class FastTokens:
 
     def __init__(self, hf_tokenizer: Any) -> None:
         self._spec = json.loads(hf_tokenizer.backend_tokenizer.to_str())
-        # A post-processor would trim offsets; the rest would cut or fill texts.
+        # A post-processor would trim offsets; the others would truncate or pad texts.
         self._spec |= {"truncation": None, "padding": None, "post_processor": None}
         added = {token["id"]: token for token in self._spec["added_tokens"]}
         self.added_special = frozenset(index for index, token in added.items() if token["special"])
         self.added_ordinary = frozenset(added) - self.added_special
-        # "###" as padding is still a word that merges build: text reaches its id by right.
+        # "###" used as padding is still a word built by merges, so text may have its id.
         merges = self._spec["model"].get("merges") or ()
         self.built = frozenset("".join(pair) for pair in merges)
         self._parsing: Tokenizer | None = None
@@ -56,7 +56,7 @@ class FastTokens:
         return Tokenizer.from_str(json.dumps(spec))
 
     def _strings(self) -> dict[int, str]:
-        # Not get_vocab(): where two ids have one string, it tells only one of them.
+        # Not get_vocab(), which has only one of two ids with the same string.
         count = max(self._plain.get_vocab(with_added_tokens=True).values(), default=-1) + 1
         named = ((index, self._plain.id_to_token(index)) for index in range(count))
         return {index: name for index, name in named if name is not None}
@@ -83,10 +83,10 @@ class FastTokens:
         return readings
 
     def hide(self, names: set[str]) -> None:
-        """Take these strings out of reach of the model's own vocabulary; their ids stay.
+        """Remove these strings from the model's own vocabulary; their ids remain.
 
         Raises:
-            ValueError: the vocabulary can't do without one of them.
+            ValueError: the model needs one of them.
         """
         spec = json.loads(json.dumps(self._spec))
         hidden = {name: f"\U0010ffff{name}\U0010ffff" for name in names}
@@ -103,15 +103,18 @@ class FastTokens:
             raise ValueError(str(error)) from error
 
     def encode_batch(self, texts: Sequence[str], *, parse_control: bool) -> list[Pieces]:
-        """Ids and readings of each text; offsets are fetched by ``with_offsets``, since they cost time."""
+        """Ids and readings of each text, without offsets, which are slow (``with_offsets``)."""
         encoder = self._encoder(parse_control)
-        found = encoder.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [Pieces(one.ids, [self._readings[index] for index in one.ids], None) for one in found]
+        encodings = encoder.encode_batch_fast(list(texts), add_special_tokens=False)
+        return [
+            Pieces(encoding.ids, [self._readings[index] for index in encoding.ids], None)
+            for encoding in encodings
+        ]
 
     def with_offsets(self, text: str, *, parse_control: bool) -> Pieces:
         """The same for one text, with character offsets."""
-        one = self._encoder(parse_control).encode(text, add_special_tokens=False)
-        return Pieces(one.ids, [self._readings[index] for index in one.ids], one.offsets)
+        encoding = self._encoder(parse_control).encode(text, add_special_tokens=False)
+        return Pieces(encoding.ids, [self._readings[index] for index in encoding.ids], encoding.offsets)
 
     def _encoder(self, parse_control: bool) -> Tokenizer:
         if not parse_control:
@@ -123,19 +126,19 @@ class FastTokens:
         return self._parsing
 
     def fingerprint_source(self) -> bytes:
-        """Everything that decides ids, in one spelling."""
-        deciding = {name: part for name, part in self._spec.items() if name not in ("decoder", "version")}
-        return json.dumps(deciding, sort_keys=True).encode()
+        """Everything that determines ids, in canonical form."""
+        relevant = {name: part for name, part in self._spec.items() if name not in ("decoder", "version")}
+        return json.dumps(relevant, sort_keys=True).encode()
 
 
 class SlowTokens:
-    """A Python tokenizer (SentencePiece, tiktoken, …) driven piece by piece."""
+    """A Python tokenizer (SentencePiece, tiktoken, …), called piece by piece."""
 
     def __init__(self, hf_tokenizer: Any) -> None:
         from transformers.tokenization_python import Trie
 
         self._hf = hf_tokenizer
-        self.built: frozenset[str] = frozenset()  # not told by a Python tokenizer
+        self.built: frozenset[str] = frozenset()  # unknown for a Python tokenizer
         special = {str(token) for token in hf_tokenizer.all_special_tokens}
         added = hf_tokenizer.added_tokens_decoder
         is_special = {index: token.special or str(token) in special for index, token in added.items()}
@@ -155,7 +158,7 @@ class SlowTokens:
         }
 
     def hide(self, names: set[str]) -> None:
-        """Not possible here: the vocabulary lies inside the tokenizer's own class."""
+        """Not possible: the vocabulary is inside the tokenizer's own class."""
         raise ValueError(f"{sorted(names)} can't be taken out of a Python tokenizer")
 
     def encode_batch(self, texts: Sequence[str], *, parse_control: bool) -> list[Pieces]:
@@ -163,7 +166,7 @@ class SlowTokens:
         return [self.with_offsets(text, parse_control=parse_control) for text in texts]
 
     def with_offsets(self, text: str, *, parse_control: bool) -> Pieces:
-        """The same for one text; a Python tokenizer tells no offsets."""
+        """The same for one text; a Python tokenizer gives no offsets."""
         hf = self._hf
         if parse_control:
             names: list[Any] = hf.tokenize(text)
@@ -185,7 +188,7 @@ class SlowTokens:
         return name.encode() if name in literal else self._notation.read(name)
 
     def fingerprint_source(self) -> bytes:
-        """Vocabulary, added tokens and the vocabulary files, which hold merges and normaliser."""
+        """Vocabulary, added tokens and the vocabulary files, which contain merges and normaliser."""
         hf = self._hf
         with tempfile.TemporaryDirectory() as folder:
             files = [Path(name) for name in sorted(hf.save_vocabulary(folder))]
@@ -196,7 +199,7 @@ class SlowTokens:
 
 
 class _Notation:
-    """How a vocabulary writes bytes, spaces and word parts."""
+    """How a vocabulary represents bytes, spaces and word parts."""
 
     def __init__(self, names: Any, *, byte_level: bool, continuing: str, ending: str) -> None:
         known = set(names)
@@ -217,7 +220,7 @@ def wrap(hf_tokenizer: Any) -> FastTokens | SlowTokens:
     """The wrapper for this kind of tokenizer.
 
     Raises:
-        UserError: a kind that offers no way to leave control tokens out.
+        UserError: this kind has no way to exclude control tokens.
     """
     if getattr(hf_tokenizer, "backend_tokenizer", None) is not None:
         return FastTokens(hf_tokenizer)
@@ -225,6 +228,6 @@ def wrap(hf_tokenizer: Any) -> FastTokens | SlowTokens:
         return SlowTokens(hf_tokenizer)
     raise UserError(
         f"can't encode plain text with a {type(hf_tokenizer).__name__}",
-        "it offers no way to treat control-token text in a document as text",
+        "it has no way to treat control-token text in a document as text",
         "use the model's tokenizer.json (a fast tokenizer)",
     )

@@ -1,9 +1,9 @@
-"""Which bytes of the source text each token stands for.
+"""The bytes of the source text that each token stands for.
 
-A token's *reading* is the bytes that its string spells in the tokenizer's own notation. Where the
-readings, joined, spell the text, the spans follow exactly, also inside a character. Where they do
-not (a normaliser, an unknown token, dropped spaces), the tokenizer's character offsets decide, and
-the text is flagged ``lossy``. Spans always cover the text once, in order.
+A token's *reading* is the bytes that its string spells in the tokenizer's own notation. If the joined
+readings spell the text, spans are exact, also inside a character. Otherwise (a normaliser, an unknown
+token, dropped spaces) they follow from the tokenizer's character offsets, and the text is flagged
+``lossy``. Spans always cover the text once, in order.
 
 Axes: T tokens of one text, C characters.
 """
@@ -19,7 +19,7 @@ import numpy as np
 
 from stemmatics.core.errors import UserError
 
-# Can't occur in UTF-8, so a text with an unknown token is never taken for spelled out.
+# Can't occur in UTF-8, so a text with an unknown token never counts as spelled.
 UNREADABLE = b"\xff"
 SPACE_MARK = "▁"
 BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
@@ -29,7 +29,7 @@ def byte_alphabet() -> dict[str, int]:
     """Character → byte of byte-level BPE (GPT-2's ``bytes_to_unicode``, inverted)."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
-    shifted = {chr(256 + place): byte for place, byte in enumerate(others)}
+    shifted = {chr(256 + index): byte for index, byte in enumerate(others)}
     return {chr(byte): byte for byte in printable} | shifted
 
 
@@ -37,7 +37,7 @@ _BYTE_OF = byte_alphabet()
 
 
 def byte_level_reading(piece: str) -> bytes:
-    """The bytes of a byte-level token; of a string outside the alphabet, its own."""
+    """The bytes of a byte-level token; the UTF-8 bytes of a string outside the alphabet."""
     try:
         return bytes(_BYTE_OF[character] for character in piece)
     except KeyError:
@@ -52,14 +52,14 @@ def plain_reading(
     ``continuing`` is the mark of a piece inside a word (``##``), ``ending`` that of a word's last
     piece (``</w>``); empty where the tokenizer has none.
     """
-    if byte_fallback and (found := BYTE_TOKEN.fullmatch(piece)):
-        return bytes([int(found[1], 16)])
+    if byte_fallback and (match := BYTE_TOKEN.fullmatch(piece)):
+        return bytes([int(match[1], 16)])
     bare = piece.removeprefix(continuing).removesuffix(ending)
     return (bare.replace(SPACE_MARK, " ") if space_mark else bare).encode()
 
 
 def ends_by_reading(readings: Sequence[bytes], raw: bytes) -> np.ndarray | None:
-    """Byte ends [T] where the readings spell the text, a dummy space in front aside; else None."""
+    """Byte ends [T] if the readings spell the text, apart from a dummy space in front; else None."""
     spelled = b"".join(readings)
     dummy = len(spelled) - len(raw)
     if spelled != raw and not (dummy == 1 and spelled[:1] == b" " and spelled[1:] == raw):
@@ -69,7 +69,7 @@ def ends_by_reading(readings: Sequence[bytes], raw: bytes) -> np.ndarray | None:
 
 
 def byte_positions(text: str) -> np.ndarray:
-    """Byte offset [C + 1] of every character and of the end."""
+    """Byte offsets [C + 1] of every character and of the end."""
     codes_C = np.frombuffer(text.encode("utf-32-le"), dtype=np.uint32)
     sizes_C = 1 + (codes_C >= 0x80).astype(np.int64) + (codes_C >= 0x800) + (codes_C >= 0x10000)
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes_C)])
@@ -80,10 +80,10 @@ def ends_by_offsets(
 ) -> tuple[np.ndarray, bool]:
     """Byte ends [T] from character offsets, and whether the tokens fail to spell the text.
 
-    Tokens whose offsets overlap form a group. A group that spells its bytes is cut exactly. In
-    another one each token ends where its offsets do, so tokens that share a character give it to
-    the first of them. Of the bytes that no token covers, those up to a white space (an accent that
-    was composed) go to the token before, the others to the next one, at the end to the last.
+    Tokens whose offsets overlap form a group. A group that spells its bytes is split exactly. In
+    other groups each token ends at its offset, so that a shared character belongs to the first of its
+    tokens. Of the bytes that no token covers, those up to a white space (a composed accent) go to the
+    token before, the others to the next one, at the end to the last.
     """
     raw = text.encode()
     bounds = byte_positions(text)[np.asarray(offsets, dtype=np.int64).reshape(-1, 2)]
@@ -91,7 +91,7 @@ def ends_by_offsets(
     if ends_T[-1] == 0 and raw:
         raise UserError(
             "the tokenizer gives no character offsets",
-            "its tokens do not spell the text either, so its bytes can't be shared out",
+            "its tokens do not spell the text either, so its bytes can't be assigned",
             "use the model's tokenizer.json (a fast tokenizer)",
         )
     ends_T[-1] = len(raw)
@@ -113,20 +113,20 @@ def ends_by_offsets(
 
 
 def ends_by_words(readings: Sequence[bytes], raw: bytes) -> np.ndarray:
-    """Byte ends [T] without offsets, for a tokenizer that alters the text and tells no offsets.
+    """Byte ends [T] for a tokenizer that alters the text and gives no offsets.
 
-    The spelled words are matched with the text's (difflib); inside a word that differs, bytes
-    are shared in proportion. Exact in every word that was left alone.
+    The spelled words are matched with those of the text (difflib); in words that differ, bytes are
+    assigned proportionally. Exact in all words that were not altered.
     """
     spelled = b"".join(readings)
     ours, theirs = (re.findall(rb"\s+|\S+", whole) for whole in (spelled, raw))
     at_ours, at_theirs = (np.cumsum([0, *map(len, words)]) for words in (ours, theirs))
     blocks = difflib.SequenceMatcher(None, ours, theirs, autojunk=False).get_opcodes()
     corners = sorted({(i, j) for _, i1, i2, j1, j2 in blocks for i, j in ((i1, j1), (i2, j2))}, reverse=True)
-    # Where words are missing from the tokens, the earlier place counts: their bytes go to the next token.
+    # Bytes of words that are missing from the tokens go to the next token.
     anchors = sorted({int(at_ours[i]): int(at_theirs[j]) for i, j in corners}.items())
     ends_T = np.cumsum(np.fromiter(map(len, readings), np.int64, len(readings)))
     x, y = zip(*anchors, strict=True)
-    placed_T = np.floor(np.interp(ends_T, x, y)).astype(np.int64)
-    placed_T[-1] = len(raw)
-    return placed_T
+    mapped_T = np.floor(np.interp(ends_T, x, y)).astype(np.int64)
+    mapped_T[-1] = len(raw)
+    return mapped_T

@@ -18,7 +18,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.lm.tokens.plain import Pieces, wrap
 from stemmatics.lm.tokens.spans import UNREADABLE, ends_by_offsets, ends_by_reading, ends_by_words
 
-# Without control tokens: here the copy must agree with the tokenizer that the user gave.
+# Texts without control tokens, on which the copy must agree with the given tokenizer.
 _PROBES = (
     "Hello, world. It's 1234 and 5!",
     "two  spaces\n\n\tand a tab ",
@@ -31,11 +31,11 @@ _PROBES = (
 class Encoding:
     """A text's tokens.
 
-    ``ids``, ``starts``, ``ends``: int64 [T]. Byte ``starts[i]`` to ``ends[i]`` of the text's UTF-8
-    is what token i stands for; the spans cover the text once and in order, and may be empty.
-    ``flags``: ``lossy`` where the ids do not spell the text (a normaliser, an unknown token, dropped
-    spaces), ``dropped`` where a text that is not empty has no token, ``has_bos`` where a rendered
-    conversation brings its own BOS, so that no other may be put in front.
+    ``ids``, ``starts``, ``ends``: int64 [T]. Token i stands for the bytes ``starts[i]`` to
+    ``ends[i]`` of the text's UTF-8; spans cover the text once and in order, and may be empty.
+    ``flags``: ``lossy`` if the ids do not spell the text (a normaliser, an unknown token, dropped
+    spaces), ``dropped`` if a text that is not empty has no token, ``has_bos`` if a rendered
+    conversation has its own BOS, so that no other may be added.
     """
 
     ids: np.ndarray
@@ -48,18 +48,17 @@ class TextTokenizer:
     """A transformers tokenizer, fast or slow, used on plain text only.
 
     No special token is added, and the text of one inside a document is plain text; both are
-    probed at construction. Added tokens that are not special (runs of spaces in whole families)
-    are matched as the tokenizer itself does. The given tokenizer is not changed.
+    tested at construction. Added tokens that are not special (such as runs of spaces) are matched as
+    the tokenizer itself does. The given tokenizer is not changed.
 
     Raises:
-        UserError: its control tokens can't be kept out, or its own class encodes other ids.
+        UserError: its control tokens can't be excluded, or its own class gives other ids.
     """
 
     def __init__(self, hf_tokenizer: Any) -> None:
         self.hf = hf_tokenizer
         self._tokens = wrap(hf_tokenizer)
         self.special_ids = frozenset(hf_tokenizer.all_special_ids) | self._tokens.added_special
-        self.added_ids = self._tokens.added_ordinary - self.special_ids
         self._keep_control_tokens_out()
         self._agree_with_own_class()
 
@@ -72,14 +71,15 @@ class TextTokenizer:
 
         Args:
             texts: any text without lone surrogates.
-            rendered: the texts come from a chat template: control tokens are control tokens.
+            rendered: the texts come from a chat template, so control tokens are parsed.
 
         Raises:
-            UserError: the tokenizer alters a text and tells nothing about where.
+            UserError: the tokenizer alters a text and gives no information on where.
         """
-        found = self._tokens.encode_batch(texts, parse_control=rendered)
+        encoded = self._tokens.encode_batch(texts, parse_control=rendered)
         return [
-            self._spanned(text, pieces, rendered=rendered) for text, pieces in zip(texts, found, strict=True)
+            self._spanned(text, pieces, rendered=rendered)
+            for text, pieces in zip(texts, encoded, strict=True)
         ]
 
     def _spanned(self, text: str, pieces: Pieces, *, rendered: bool) -> Encoding:
@@ -98,7 +98,7 @@ class TextTokenizer:
         ids_T = np.asarray(pieces.ids, dtype=np.int64)
         unknown = self.hf.unk_token_id
         if not flags and unknown is not None and UNREADABLE not in pieces.readings and unknown in ids_T:
-            flags = ["lossy"]  # a Python tokenizer tells the text that became an unknown token
+            flags = ["lossy"]  # a Python tokenizer reports the text that became an unknown token
         if rendered and len(ids_T) and ids_T[0] == self.hf.bos_token_id:
             flags = [*flags, "has_bos"]
         starts_T = np.concatenate([np.zeros(min(1, len(ends_T)), np.int64), ends_T[:-1]])
@@ -107,7 +107,7 @@ class TextTokenizer:
     def prefix(self, policy: Literal["auto", "always", "never"]) -> tuple[int | None, str]:
         """``(id, its string)`` of the token in front of every window, or ``(None, "none")``.
 
-        ``auto``: the token that the tokenizer's own template puts in front of a text, if it does.
+        ``auto``: the token that the tokenizer's own template puts in front of a text, if any.
         ``always``: BOS, else EOS. ``never``: none.
 
         Raises:
@@ -138,12 +138,12 @@ class TextTokenizer:
         return self._tokens.strings.get(index, "")
 
     def vocabulary(self) -> dict[int, str]:
-        """String of every id, added tokens included; bytes are written as byte-level BPE writes them."""
+        """String of every id, including added tokens; bytes are written as in byte-level BPE."""
         return dict(self._tokens.strings)
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all that decides ids: vocabulary, merges, normaliser, pre-tokenizer, added tokens."""
+        """SHA-256 of what determines ids: vocabulary, merges, normaliser, pre-tokenizer, added tokens."""
         return hashlib.sha256(self._tokens.fingerprint_source()).hexdigest()
 
     @cached_property
@@ -158,10 +158,10 @@ class TextTokenizer:
         for index in self.special_ids - {self.hf.unk_token_id}:
             name = self._name(index)
             texts = [name, f"a{name}b", f"a {name} b", f"{name}\n{name}"]
-            found = self._tokens.encode_batch(texts, parse_control=False)
-            if any(index in pieces.ids for pieces in found):
+            encoded = self._tokens.encode_batch(texts, parse_control=False)
+            if any(index in pieces.ids for pieces in encoded):
                 leaking.add(name)
-        # A single character ("!" as padding) is ordinary text too, whatever else its id is used for.
+        # A single character ("!" used as padding) is ordinary text, whatever else its id is used for.
         return {name for name in leaking - self._tokens.built if len(name) > 1}
 
     def _keep_control_tokens_out(self) -> None:
@@ -178,7 +178,7 @@ class TextTokenizer:
             why = "the tokenizer reads it as the control token itself"
         if leaking:
             raise UserError(
-                f"the text {min(leaking)!r} in a document can't be kept apart from the control token",
+                f"the text {min(leaking)!r} in a document can't be distinguished from the control token",
                 why,
                 "use the model's tokenizer.json with its special tokens marked as special",
             )
@@ -192,7 +192,7 @@ class TextTokenizer:
             theirs = self.hf(text, add_special_tokens=False, verbose=False)["input_ids"]
             if ours != theirs:
                 raise UserError(
-                    f"{type(self.hf).__name__} encodes {text!r} unlike its own backend",
+                    f"{type(self.hf).__name__} encodes {text!r} differently from its own backend",
                     f"{theirs} against {ours}",
                     "use the model's tokenizer.json with the plain PreTrainedTokenizerFast class",
                 )
@@ -200,10 +200,10 @@ class TextTokenizer:
 
 @dataclass(frozen=True, eq=False)
 class SharedSupport:
-    """``mask`` [V] over the larger of two models' ids, and the excluded ids by reason.
+    """``mask`` [V] over the ids of the larger of two models, and the excluded ids by reason.
 
-    ``padding``: no string in either tokenizer; ``special``: special in either; ``missing``: one of
-    the two models or tokenizers does not have it; ``differs``: other strings. Use ``mask[:num_ids]``.
+    ``padding``: no string in either tokenizer; ``special``: special in either; ``missing``: absent
+    from one of the two models or tokenizers; ``differs``: different strings. Use ``mask[:num_ids]``.
     """
 
     mask: np.ndarray
@@ -211,7 +211,7 @@ class SharedSupport:
 
 
 def shared_support(a: TextTokenizer, b: TextTokenizer, num_ids_a: int, num_ids_b: int) -> SharedSupport:
-    """The ids that mean the same text in both models.
+    """The ids that stand for the same text in both models.
 
     Args:
         a: tokenizer of the base.
@@ -220,7 +220,7 @@ def shared_support(a: TextTokenizer, b: TextTokenizer, num_ids_a: int, num_ids_b
         num_ids_b: rows of the descendant's head.
 
     Raises:
-        UserError: nothing is shared.
+        UserError: no id is shared.
     """
     names_a, names_b = a.vocabulary(), b.vocabulary()
     special = a.special_ids | b.special_ids

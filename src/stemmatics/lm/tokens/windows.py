@@ -1,6 +1,6 @@
 """Cuts a document's tokens into windows so that every token is scored exactly once.
 
-Plain Python and NumPy: no model, no tokenizer.
+Uses no model and no tokenizer.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ DEFAULT_SIZE = 2048
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """One row that is fed to the model.
+    """One input row of the model.
 
-    Fed: the prefix id where ``prefixed``, then ``ids[start : stop - 1]``. Scored:
-    ``ids[first_scored : stop]``; the prediction of text token t is read at row position
+    Input: the prefix id if ``prefixed``, then ``ids[start : stop - 1]``. Scored:
+    ``ids[first_scored : stop]``; the prediction of text token t is at row position
     ``t - start - 1 + prefixed``.
     """
 
@@ -34,27 +34,27 @@ class Window:
 
     @property
     def num_fed(self) -> int:
-        """Positions that the model computes, the prefix included."""
+        """Input positions, including the prefix."""
         return self.stop - 1 - self.start + self.prefixed
 
     @property
     def num_scored(self) -> int:
-        """Text tokens whose loss is taken from this window."""
+        """Text tokens that are scored in this window."""
         return self.stop - self.first_scored
 
 
 def cut_tokens(num_tokens: int, size: int, stride: int, *, has_prefix: bool) -> list[Window]:
-    """Windows of ``size`` positions that move on by ``stride`` tokens.
+    """Windows of ``size`` positions that advance by ``stride`` tokens.
 
     With a prefix every window starts with it. After the first window each scored token has at
-    least ``size - stride`` text tokens before it. The last window is only as long as it must be,
-    so a token's context never depends on where its document ends. Without a prefix the first
+    least ``size - stride`` text tokens before it. The last window is only as long as necessary, so
+    that a token's context does not depend on the end of the document. Without a prefix the first
     token is not scored.
     """
     first = 0 if has_prefix else 1
     windows: list[Window] = []
-    # The prefix takes one of the first window's positions; the target of the last input lies
-    # one past the tokens fed. So the first window reaches `size` targets either way.
+    # The prefix takes one position of the first window, and the target of the last input is one
+    # past the input tokens: so the first window has `size` targets either way.
     stop = min(first + size, num_tokens)
     start = 0
     while first < num_tokens:
@@ -68,9 +68,9 @@ def cut_tokens(num_tokens: int, size: int, stride: int, *, has_prefix: bool) -> 
 def cut_harness(num_tokens: int, size: int) -> list[Window]:
     """The rolling windows of lm-evaluation-harness 0.4 (``lm_eval/utils.py``).
 
-    ``get_rolling_token_windows`` with ``context_len=1``, then ``make_disjoint_window``: the prefix
-    stands in the first window only, later windows carry one token over, and the last one is
-    filled up with earlier tokens.
+    ``get_rolling_token_windows`` with ``context_len=1``, then ``make_disjoint_window``: only the
+    first window has the prefix, later windows repeat one token, and the last one is filled up with
+    earlier tokens.
     """
     if num_tokens == 0:
         return []
@@ -84,13 +84,13 @@ def cut_harness(num_tokens: int, size: int) -> list[Window]:
 
 
 def cut_bytes(starts: Sequence[int], size: int, stride: int, *, has_prefix: bool) -> list[Window]:
-    """Windows whose cut points lie at the same bytes under every tokenizer.
+    """Windows with cut points at the same bytes under every tokenizer.
 
     ``starts`` are the byte offsets at which the tokens begin. Cut points are the bytes ``size``,
     ``size + stride``, ... A window scores the tokens that begin in its byte span, and its
     context begins with the first token that begins at or after ``size - stride`` bytes before
-    the span. Without a prefix at least one token is carried over, and the first token of the
-    document is not scored.
+    the span. Without a prefix at least one token is repeated, and the first token of the document is
+    not scored.
     """
     num_tokens = len(starts)
     # A token of a character that spans tokens may begin where the one before it does, never earlier.
@@ -113,7 +113,7 @@ def cut_bytes(starts: Sequence[int], size: int, stride: int, *, has_prefix: bool
 
 @dataclass(frozen=True, slots=True)
 class Cutter:
-    """The window settings of a study, made definite for one model."""
+    """The window settings of a study, resolved for one model."""
 
     rule: Literal["tokens", "harness", "bytes"]
     size: int
@@ -123,14 +123,14 @@ class Cutter:
 
     @classmethod
     def of(cls, windows: Windows, *, context_length: int, has_prefix: bool) -> Self:
-        """Fill the defaults and refuse what can't be scored.
+        """Resolve defaults and check the settings.
 
         Raises:
             UserError: the window exceeds the model's context, the stride the window, or the rule
                 needs a prefix that the model does not have.
         """
         by_bytes = windows.rule == "bytes"
-        # Counted in bytes the default may not follow the model, or two models would be cut apart.
+        # In bytes the default may not depend on the model, or two models would have other cut points.
         size = windows.size or (DEFAULT_SIZE if by_bytes else min(context_length, DEFAULT_SIZE))
         if windows.rule == "harness":
             stride = windows.stride or size
@@ -138,14 +138,14 @@ class Cutter:
             largest = size if has_prefix else size - 1
             stride = windows.stride or min(size - size // 8, largest)
         cutter = cls(windows.rule, size, stride, context_length, has_prefix)
-        cutter._refuse()
+        cutter._check()
         return cutter
 
-    def _refuse(self) -> None:
+    def _check(self) -> None:
         if self.rule != "bytes" and self.size > self.context_length:
             raise UserError(
                 f"a window of {self.size} positions does not fit the model",
-                f"its context holds {self.context_length}",
+                f"its context is {self.context_length}",
                 f"set windows.size to {self.context_length} or less",
                 code=2,
             )
@@ -167,8 +167,8 @@ class Cutter:
         if not 1 <= self.stride <= largest:
             without = "" if self.has_prefix else " without a prefix"
             raise UserError(
-                f"stride {self.stride} does not go with a window of {self.size}{without}",
-                f"it must lie between 1 and {largest}, or tokens would be lost",
+                f"stride {self.stride} does not fit a window of {self.size}{without}",
+                f"it must be between 1 and {largest}, or tokens would be lost",
                 f"set windows.stride to {max(largest, 1)} or less"
                 if largest
                 else "set windows.size to 2 or more, or score with prefix: always",
@@ -179,7 +179,7 @@ class Cutter:
         """Windows of the document whose tokens begin at the bytes ``starts``.
 
         Raises:
-            UserError: a window cut at bytes holds more tokens than the model's context.
+            UserError: a window cut at bytes has more tokens than the model's context.
         """
         if self.rule == "harness":
             return cut_harness(len(starts), self.size)
@@ -190,7 +190,7 @@ class Cutter:
         if longest > self.context_length:
             raise UserError(
                 f"document {doc_id} has {longest} tokens in a window of {self.size} bytes",
-                f"the model's context holds {self.context_length}",
+                f"the model's context is {self.context_length}",
                 "set a smaller windows.size, for all models that are to be compared",
             )
         return windows

@@ -1,4 +1,4 @@
-"""How much of a loss increase a context-free correction of the logits takes back: the mathematics.
+"""How much of a loss increase a context-independent correction of the logits recovers: the mathematics.
 
 Corrected logits are beta * z + b. Arrays in, fits out: no file, no model, no global state.
 """

@@ -26,10 +26,9 @@ _PATH_GAP = 1e-8
 
 @dataclass(frozen=True, eq=False)
 class FreeIds:
-    """Columns whose bias is fitted, and a sentence where fewer were found than asked for."""
+    """Columns whose bias is fitted, and a note if there are fewer than requested."""
 
     mask_K: Mask
-    num_free: int
     note: str
 
 
@@ -39,7 +38,7 @@ def free_ids(fit: Statistics, num_ids: int | None = None) -> FreeIds:
     Ids that are never a target there stay out: their bias would go to minus infinity.
     """
     if num_ids is not None and num_ids < 1:
-        raise UserError(f"{num_ids} free ids were asked for", "a bias needs one at least", "ask for more")
+        raise UserError(f"the number of free ids is {num_ids}", "a bias needs at least one", "set 1 or more")
     count_K = fit.counts
     num_seen = int((count_K >= 1).sum())
     wanted = num_seen if num_ids is None else min(num_ids, num_seen)
@@ -48,8 +47,8 @@ def free_ids(fit: Statistics, num_ids: int | None = None) -> FreeIds:
     mask_K[order_K[:wanted]] = True
     note = ""
     if num_ids is not None and wanted < num_ids:
-        note = f"{num_ids} ids were asked for; all {wanted} that are targets in the fit part are free"
-    return FreeIds(mask_K, wanted, note)
+        note = f"{num_ids} ids were requested; all {wanted} that are targets in the fit part are free"
+    return FreeIds(mask_K, note)
 
 
 def mean_loss(statistics: Statistics, correction: Correction) -> float:
@@ -81,7 +80,6 @@ class Arms:
     bias: Arm
     temperature: Arm
     joint: Arm
-    uncorrected_loss: float
     free: FreeIds
 
 
@@ -128,7 +126,7 @@ def fit_arms(
     start = min(candidates, key=lambda correction: mean_loss(fit, correction))
     joint_fit = minimise(objective, start, by_both, gap=gap)
     joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
-    return Arms(bias, temperature, joint, mean_loss(fit, identity), free)
+    return Arms(bias, temperature, joint, free)
 
 
 def fit_optimum(
@@ -142,7 +140,7 @@ def fit_optimum(
     gap: float = DEFAULT_GAP,
     cache_bytes: int = DEFAULT_CACHE_BYTES,
 ) -> Solution:
-    """One fit at one penalty; ``weight_D`` weighs the documents. Starts at the model as it is."""
+    """One fit at one penalty; ``weight_D`` weighs the documents. Starts without correction by default."""
     objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
     coordinates = Coordinates.of(fit, free_K, temperature=temperature)
     return minimise(objective, start or Correction.identity(fit.num_columns), coordinates, gap=gap)
@@ -153,5 +151,5 @@ def _held_out(held_out: Statistics, solution: Solution, penalty: float) -> Selec
 
 
 def _better(first: Selected, second: Selected) -> Selected:
-    """The lower held-out loss; a tie stays with the first, which is the simpler."""
+    """The lower held-out loss; ties go to the first, which is simpler."""
     return second if second.held_out_loss < first.held_out_loss else first

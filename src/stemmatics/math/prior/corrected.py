@@ -20,7 +20,7 @@ from stemmatics.math.prior.statistics import IN_REST, Floats, Statistics
 class Correction:
     """Logits become ``inverse_temperature * z + bias_K`` on the columns and are only scaled elsewhere.
 
-    ``keep_rest`` is False where the limit b -> -inf is meant for every id that is no column; single
+    ``keep_rest`` is False where the limit b -> -inf is meant for every id that is not a column; single
     columns say so by a bias of -inf.
     """
 
@@ -30,7 +30,7 @@ class Correction:
 
     @classmethod
     def identity(cls, num_columns: int) -> Correction:
-        """The model as it is."""
+        """No correction."""
         return cls(1.0, np.zeros(num_columns))
 
     @property
@@ -51,7 +51,7 @@ class Correction:
 class Block:
     """One block of rows under a correction: probabilities, log-partition, and what the rest adds.
 
-    Valid until the next block: the memory is used again, since fresh pages cost more than the sums.
+    Valid until the next block: the memory is reused, since fresh pages cost more than the sums.
     """
 
     part: slice
@@ -79,7 +79,7 @@ class Block:
 
 
 class Scorer:
-    """Goes over the rows of some statistics under one correction; ``keep_NK`` keeps probabilities."""
+    """Iterates over the rows of statistics under one correction; ``keep_NK`` stores the probabilities."""
 
     def __init__(
         self, statistics: Statistics, correction: Correction, keep_NK: npt.NDArray[Any] | None = None
@@ -94,7 +94,7 @@ class Scorer:
         elif not correction.keep_rest and np.any(statistics.target_column_N == IN_REST):
             raise UserError(
                 "A correction gives some target no probability",
-                "it removes every id that is no column, and a target is one of them",
+                "it removes every id that is not a column, and a target is one of them",
                 "apply it only to the text that it was fitted on",
             )
 
@@ -160,7 +160,7 @@ def expected_counts(statistics: Statistics, correction: Correction) -> tuple[Flo
 
 
 def refuse_non_finite(nll_N: Floats, statistics: Statistics) -> None:
-    """Name the first document whose loss is not finite."""
+    """Raise UserError that names the first document whose loss is not finite."""
     bad_N = ~np.isfinite(nll_N)
     if bad_N.any():
         document = int(statistics.document_N[np.argmax(bad_N)])

@@ -20,7 +20,7 @@ _MAX_HALVINGS = 60
 def centred_noise(noise_Vd: Floats, mean_state_d: Floats) -> Floats:
     """N - (N h) h' / |h|^2: noise that adds nothing to the logits at the mean state h.
 
-    Noise times a state mean that is not zero is a bias on every token, which a bias fit takes back.
+    Noise times a state mean that is not zero is a bias on every token, which a bias fit recovers.
     """
     energy = float(mean_state_d @ mean_state_d)
     if energy == 0.0:
@@ -36,7 +36,7 @@ def mean_energy_share(mean_state_d: Floats, mean_squared_norm: float) -> float:
 
 @dataclass(frozen=True)
 class Damage:
-    """The noise scale found, the loss increase there, and in ``failure`` why there is none (then NaN)."""
+    """The noise scale and the loss increase there; both NaN where ``failure`` says why there is none."""
 
     sigma: float
     delta: float
@@ -51,7 +51,7 @@ def match_damage(
 
     The loss of a plain head is convex in sigma and delta_of(0) = 0, so there is one root for a target
     above 0, even where small noise lowers the loss at first. A soft-capped head is not convex; where
-    no sigma brackets the target, or the bracket closes on a jump, that is said and sigma is NaN.
+    no sigma brackets the target, or the bracket closes on a jump, ``failure`` says so and sigma is NaN.
     """
     if not target > 0:
         raise UserError(

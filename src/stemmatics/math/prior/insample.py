@@ -1,4 +1,4 @@
-"""Ceilings: what a bias and a temperature could take back at most on the very text that is scored.
+"""Upper bounds: the most that a bias and a temperature can recover on the scored text itself.
 
 Axes: N positions, K columns.
 
@@ -66,7 +66,7 @@ def in_sample_optimum(
 ) -> Solution:
     """The best bias, and temperature, for the scored text itself, with its certificate.
 
-    A true ceiling for any bias and temperature where every target is a column; else for any bias on
+    An upper bound for any bias and temperature where every target is a column; else for any bias on
     the columns. The search starts at the one-step closed form.
     """
     step = in_sample_step(evaluation)

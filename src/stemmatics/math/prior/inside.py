@@ -1,4 +1,4 @@
-"""An interval with two independent sources: the text that is scored, and the text that was fitted on.
+"""An interval with two independent sources of variation: the scored text, and the text of the fit.
 
 Axes: R draws.
 """
@@ -17,12 +17,12 @@ FEWEST_DRAWS = 50
 
 
 def with_fit_inside(held: Interval, draw_R: Floats) -> Interval:
-    """Widen an interval with the fits held by what redrawn fits give, value unchanged.
+    """Widen an interval for fixed fits by the variation between redrawn fits; the value is unchanged.
 
     FIT and EVAL documents are drawn independently, so the two deviations add up. Their limits are combined
     by the method of variance estimates recovery (Zou and Donner, Statistics in Medicine 27, 2008, equations
-    7 and 8): each side's distances in quadrature, so that skew is kept. The draws' distances are taken
-    to their own mean, by equal-tailed quantiles. Any bias of a fit on fewer distinct documents is left out.
+    7 and 8): each side's distances in quadrature, so that skew is kept. Distances of the draws are
+    from their own mean, by equal-tailed quantiles. The bias of a fit on fewer distinct documents is ignored.
 
     Under ``FEWEST_DRAWS`` draws the limits are unknown.
     """

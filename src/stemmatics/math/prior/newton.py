@@ -58,10 +58,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Certificate:
-    """How near to the optimum a fit is.
+    """How close to the optimum a fit is.
 
     ``newton_decrement`` is sqrt(g' H^-1 g); half its square is the loss, in nats a position, that a full
-    Newton step still promises. Norms are over free coordinates, inside the constraints.
+    Newton step is predicted to gain. Norms are over free coordinates, inside the constraints.
     ``num_passes`` counts evaluations of the probabilities of all rows, ``num_products`` products with
     the Hessian.
     """
@@ -92,7 +92,7 @@ class Solution:
 
 
 def at_edge(inverse_temperature: float) -> bool:
-    """Whether beta stands at an end of its range."""
+    """Whether beta is at an end of its range."""
     return inverse_temperature in (MIN_INVERSE_TEMPERATURE, MAX_INVERSE_TEMPERATURE)
 
 
@@ -151,7 +151,7 @@ def _newton_direction(
 
 
 def _longest_step(beta: float, change: float) -> float:
-    """The largest part of a step, at most 1, that leaves beta in its range."""
+    """The largest fraction of a step, at most 1, that leaves beta in its range."""
     if change == 0.0:
         return 1.0
     limit = MAX_INVERSE_TEMPERATURE if change > 0 else MIN_INVERSE_TEMPERATURE
@@ -159,10 +159,10 @@ def _longest_step(beta: float, change: float) -> float:
 
 
 def _falls(objective: Objective, point: Point, candidate: Point, step: Floats, promised: float) -> bool:
-    """Sufficient decrease; by the slope where the fall drowns in the digits of the value.
+    """Sufficient decrease; judged by the slope where the decrease is below the precision of the value.
 
-    The loss is convex, so a slope along the step that has not turned up shows a fall that the values
-    themselves cannot (the approximate condition of Hager and Zhang 2005, equation 23).
+    The loss is convex, so a slope along the step that is still negative shows a decrease that the values
+    cannot resolve (the approximate condition of Hager and Zhang 2005, equation 23).
     """
     if candidate.value <= point.value - _SUFFICIENT * promised:
         return True
@@ -191,11 +191,13 @@ def minimise(
     """Minimise over the free coordinates from ``start`` until ``Certificate.gap`` is at most ``gap``.
 
     The value never rises above that of ``start``, to rounding. ``converged`` is False where rounding
-    (float32 rows) or the number of steps ended the search first; the certificate then says how far it
+    (float32 rows) or the number of steps ended the search first; the certificate then says how close it
     came.
     """
     if not (coordinates.temperature or coordinates.free_K.any()):
-        raise UserError("Nothing is free to be fitted", "no id is a target and beta is held", "use more text")
+        raise UserError(
+            "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
+        )
     point = objective.point(start)
     passes, products, first_norm = 1, 0, 0.0
     for step in range(_MAX_STEPS + 1):

@@ -49,8 +49,8 @@ class _Kept:
 class Objective:
     """Penalised mean cross-entropy. ``weight_D`` weighs documents; its scale does not matter.
 
-    Probabilities are kept between products where they fit into ``cache_bytes``, else computed again
-    block by block, so that memory stays bounded whatever N is.
+    Probabilities are stored between products where they fit into ``cache_bytes``, else recomputed
+    block by block, so that memory is bounded for any N.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Objective:
         self._kept = _Kept(statistics) if size <= cache_bytes else None
 
     def penalised(self, penalty: float) -> Objective:
-        """The same objective with another penalty; both share one memory of probabilities."""
+        """The same objective with another penalty; both share the stored probabilities."""
         other = copy.copy(self)
         other.penalty = penalty
         return other
@@ -143,7 +143,7 @@ class Objective:
         return full
 
     def _probabilities(self, point: Point) -> Iterator[tuple[slice, npt.NDArray[Any]]]:
-        """Probabilities at a point, kept or computed again."""
+        """Probabilities at a point, stored or recomputed."""
         if self._kept is None or self._kept.correction is not point.correction:
             for block in Scorer(self.statistics, point.correction):
                 yield block.part, block.p_BK

@@ -1,8 +1,8 @@
-"""log Z(beta) = log sum exp(beta * z) over the ids that are no columns: kept at a few beta, known at all.
+"""log Z(beta) = log sum exp(beta * z) over ids that are not columns: stored at a few beta.
 
 Axes: N positions, J inverse temperatures, G gaps.
 
-Not log Z is interpolated, whose complex branch points (where two ids compete) lie near the range, but
+What is interpolated is not log Z, whose complex branch points (where two ids compete) are near the range, but
 F(beta) = Z(beta) exp(-beta t) with t at least the largest z: a sum of exp(-beta g) over gaps g >= 0. The
 weights w_j with sum_j w_j exp(-beta_j g) ~ exp(-beta g) for *every* gap do not depend on the logits, and
 serve any such sum. They are found by least squares over a grid of gaps, each error in units of
@@ -40,16 +40,16 @@ _REMEMBERED = 4096
 
 
 def node_inverse_temperatures() -> Floats:
-    """The beta at which log Z is kept, ascending, (J,); 1 is one of them."""
-    place_J = np.arange(-_MARGIN, _DOUBLINGS * NODES_PER_DOUBLING + _MARGIN + 1)
-    doubling_J, step_J = np.divmod(place_J, NODES_PER_DOUBLING)
-    # powers of two apart from the rest: twice a node is then a node to the last digit
+    """The beta at which log Z is stored, ascending, (J,); 1 is one of them."""
+    node_J = np.arange(-_MARGIN, _DOUBLINGS * NODES_PER_DOUBLING + _MARGIN + 1)
+    doubling_J, step_J = np.divmod(node_J, NODES_PER_DOUBLING)
+    # powers of two are factored out, so that twice a node is exactly a node
     beta_J: Floats = MIN_INVERSE_TEMPERATURE * 2.0**doubling_J * 2.0 ** (step_J / NODES_PER_DOUBLING)
     return beta_J
 
 
 def uncorrected_node() -> int:
-    """Which of the nodes is beta = 1."""
+    """Index of the node beta = 1."""
     return _MARGIN + _DOUBLINGS * NODES_PER_DOUBLING // 2
 
 

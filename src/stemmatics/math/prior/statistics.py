@@ -1,4 +1,4 @@
-"""What a fit needs to know of one model on one set of positions.
+"""Logits and targets of one model on one set of positions, as fits need them.
 
 Axes: N positions, B rows of a block, K columns (token ids that may be corrected), V vocabulary,
 J inverse temperatures, D documents.
@@ -50,7 +50,7 @@ class Statistics:
 
     Args:
         logits_NK: logits of the K columns, float16, float32 or float64.
-        target_column_N: the target's column, or ``IN_REST`` where it is no column.
+        target_column_N: the target's column, or ``IN_REST`` where it is not a column.
         document_N: document index of each position, from 0; positions of a document are adjacent.
         ids_K: token id of each column.
         num_documents: length of per-document results; documents without positions count 0.
@@ -84,9 +84,9 @@ class Statistics:
         elif np.any(np.diff(document_N) < 0):
             problem = "positions are not in the order of their documents"
         elif np.any(target_N == IN_REST) and (self.rest is None or self.target_logit_N is None):
-            problem = "a target is no column, and its logit or the rest is missing"
+            problem = "a target is not a column, and its logit or the rest is missing"
         if problem:
-            raise UserError("The statistics for a fit do not hold together", problem, "score the model again")
+            raise UserError("The statistics for a fit are inconsistent", problem, "score the model again")
 
     @classmethod
     def dense(cls, logits_NV: RowSource, target_N: Integers, document_N: Integers) -> Self:
@@ -167,10 +167,10 @@ def top_columns(target_N: Integers, num_columns: int, vocabulary_size: int) -> I
 def reduce_logits(
     logits_BV: npt.NDArray[Any], target_B: Integers, ids_K: Integers
 ) -> tuple[Floats, Integers, Floats, Floats]:
-    """Bring a block of full logits to the reduced form.
+    """Convert a block of full logits to the reduced form.
 
-    Logits are shifted to log-probabilities first: the columns that matter are then near 0, where
-    float16 storage is finest.
+    Logits are first shifted to log-probabilities: the columns that matter are then near 0, where
+    float16 has its finest resolution.
 
     Returns:
         logits_BK, target_column_B, target_logit_B and the rest's log_z_BJ, all float64 or int64.

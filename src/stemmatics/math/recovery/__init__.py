@@ -1,7 +1,7 @@
-"""Recovery: the base's loss seen through a descendant. Arrays in, estimates out; nats/byte throughout.
+"""Recovery: the base's loss estimated through a descendant. Arrays in, estimates out; nats/byte throughout.
 
-``resolution`` says how finely recovered losses tell bases apart, ``ladder`` orders models, ``offset_for``
-and ``unknown_base`` serve where no base is at hand.
+``resolution`` says how finely recovered losses distinguish bases, ``ladder`` orders models, ``offset_for``
+and ``unknown_base`` are for models whose base is not available.
 """
 
 from stemmatics.math.recovery.ladder import Ladder, ladder

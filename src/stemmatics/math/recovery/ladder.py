@@ -1,4 +1,4 @@
-"""The ladder: models ordered by re-based loss, those that can't be told apart joined.
+"""The ladder: models ordered by re-based loss, with groups of indistinguishable ones.
 
 Axes: D documents, M models.
 """
@@ -28,8 +28,8 @@ class Ladder:
     """Models from the lowest re-based loss up; every field that names models holds positions in ``names``.
 
     rebased: loss of each model, nats/byte, in the order of ``names``. order: positions, best first.
-    differences: for i < j, loss of j less loss of i on the same documents. groups: maximal sets of models of
-    which no two can be told apart (they may overlap). reversals: pairs that native and re-based loss order
+    differences: for i < j, loss of j less loss of i on the same documents. groups: maximal sets of
+    pairwise indistinguishable models (they may overlap). reversals: pairs that native and re-based loss order
     oppositely; ``kendall`` and ``spearman`` are the agreement of the two orders. The last three are empty
     or NaN without native losses.
     """
@@ -92,7 +92,7 @@ def ladder(
         else []
     )
     differences = dict(zip(zip(first.tolist(), second.tolist(), strict=True), intervals, strict=True))
-    rebased_M = np.array([one.value for one in rebased])
+    rebased_M = np.array([interval.value for interval in rebased])
     order = tuple(int(m) for m in np.argsort(rebased_M, kind="stable"))
     groups = tuple(indistinguishable_groups(rebased_M, differences))
     native_M = np.full(len(names), np.nan) if native_loss_M is None else np.asarray(native_loss_M)

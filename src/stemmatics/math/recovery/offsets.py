@@ -1,4 +1,4 @@
-"""A base that nobody has: its loss from a descendant's recovered loss, less an offset, with a bar.
+"""Loss of a base that is not available: a descendant's recovered loss less an offset, with an error bar.
 
 Axes: N calibrated pairs (base and descendant both measured under one recipe), F families.
 """
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.recovery.pairs import FloatArray, Labels
 from stemmatics.math.recovery.resolution import left_out_errors
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.seeds import family_means
 
 LEVEL = 0.90
@@ -23,9 +23,9 @@ FEWEST_PAIRS = 9
 """With fewer, the ceil((n + 1) * 0.9)-th smallest of n errors does not exist."""
 FEWEST_FAMILIES = 3
 PUBLISHED_RESIDUALS = {"ordinary": (0.0005, 0.03), "distilled": (0.03, 0.06)}
-"""Ranges of residuals that others found, nats/byte: ordinary SFT and instruct releases, distilled ones."""
+"""Published ranges of residuals, nats/byte: ordinary SFT and instruct releases, and distilled ones."""
 PUBLISHED_HALF_WIDTHS = {"re-based": 0.001, "one pipeline": 0.001, "ordinary": 0.01, "distilled": 0.03}
-"""Half widths that others found, nats/byte: two re-based bases, two releases of one pipeline, and
+"""Published half widths, nats/byte: two re-based bases, two releases of one pipeline, and
 descendants of different labs whose base is unknown."""
 
 
@@ -33,7 +33,7 @@ descendants of different labs whose base is unknown."""
 class Calibration:
     """Residuals of pairs whose base is known, nats/byte, all under one recipe and on one corpus.
 
-    ``recipe_class_N`` is ``ordinary`` or ``distilled`` (or whatever classes the user tells apart);
+    ``recipe_class_N`` is ``ordinary`` or ``distilled`` (or other classes that the user defines);
     ``generation_N`` names the base generation; a pipeline is a lab's way from base to release.
     """
 
@@ -77,7 +77,7 @@ class Offset:
 def conformal_bar(errors_N: npt.ArrayLike, level: float = LEVEL) -> float:
     """The ceil((n + 1) * level)-th smallest absolute error; NaN where n is too small to have it."""
     sizes_N = np.sort(np.abs(np.asarray(errors_N, dtype=np.float64)))
-    # a product such as 10 * 0.9 must not be lifted over its integer by rounding
+    # rounding must not lift a product such as 10 * 0.9 above its integer
     rank = math.ceil((sizes_N.size + 1) * level - 1e-9)
     return float(sizes_N[rank - 1]) if 1 <= rank <= sizes_N.size else math.nan
 
@@ -153,13 +153,13 @@ def offset_for(known: Calibration, *, lab: str, generation: str, recipe_class: s
     if own is not None and math.isfinite(own.bar):
         return own
     of_class = known.where(known.recipe_class_N == recipe_class)
-    found = class_offset(of_class.residual_N, of_class.family_N)
-    if math.isfinite(found.bar):
-        return found
-    found = class_offset(known.residual_N, known.family_N)
-    # the pool of all pipelines says nothing of distilled ones that it does not hold
-    if math.isfinite(found.bar) and (recipe_class != "distilled" or len(of_class.residual_N)):
-        return Offset(found.value, found.bar, "all pipelines", found.num_pairs, found.num_families)
+    offset = class_offset(of_class.residual_N, of_class.family_N)
+    if math.isfinite(offset.bar):
+        return offset
+    pooled = class_offset(known.residual_N, known.family_N)
+    # a pool without distilled models says nothing about them
+    if math.isfinite(pooled.bar) and (recipe_class != "distilled" or len(of_class.residual_N)):
+        return Offset(pooled.value, pooled.bar, "all pipelines", pooled.num_pairs, pooled.num_families)
     return published_offset(recipe_class)
 
 
@@ -182,7 +182,7 @@ def unknown_base(recovered: float, offset: Offset, document_half_width: float) -
 
 @dataclass(frozen=True, eq=False)
 class NestedCoverage:
-    """How often the bar of the other families held a family's residuals.
+    """How often the bar from the other families covers a family's residuals.
 
     ``error_N`` and ``bar_N`` are NaN for pairs whose left-out class is too small; those are not counted.
     """
@@ -198,10 +198,10 @@ def nested_coverage(residual_N: FloatArray, family_N: Labels) -> NestedCoverage:
     error_N, bar_N = np.full(residual_N.size, np.nan), np.full(residual_N.size, np.nan)
     for family in np.unique(family_N):
         out = family_N == family
-        found = class_offset(residual_N[~out], family_N[~out])
-        if math.isfinite(found.bar):
-            error_N[out] = residual_N[out] - found.value
-            bar_N[out] = found.bar
+        offset = class_offset(residual_N[~out], family_N[~out])
+        if math.isfinite(offset.bar):
+            error_N[out] = residual_N[out] - offset.value
+            bar_N[out] = offset.bar
     known = np.isfinite(bar_N)
     covered = float((np.abs(error_N) <= bar_N)[known].mean()) if known.any() else math.nan
     return NestedCoverage(covered, int(known.sum()), error_N, bar_N)
@@ -234,7 +234,7 @@ def _best_threshold(drop_N: FloatArray, distilled_N: npt.NDArray[np.bool_]) -> f
 def distillation_flag(
     drop_N: FloatArray, distilled: Sequence[bool] | npt.NDArray[np.bool_], family_N: Labels
 ) -> DistillationFlag:
-    """Learn the threshold on all known pairs; judge it with each family left out in turn."""
+    """Fit the threshold on all known pairs; evaluate it by leaving out each family in turn."""
     distilled_N = np.asarray(distilled, dtype=np.bool_)
     flagged_N = np.full(drop_N.size, np.nan)
     for family in np.unique(family_N):

@@ -41,12 +41,12 @@ class Pairs:
 
     @property
     def drops(self) -> FloatArray:
-        """Native less recovered [N]: what the fine-tune took off the descendant."""
+        """Native less recovered [N]: how much the fine-tune lowered the descendant's loss."""
         return self.native_N - self.recovered_N
 
     @property
     def rebase_shifts(self) -> FloatArray:
-        """Native base less matched base [N]: what the fine-tune took off the base."""
+        """Native base less matched base [N]: how much the fine-tune lowered the base's loss."""
         return self.native_base_N - self.matched_base_N
 
     @property
@@ -73,7 +73,7 @@ def pairs_of(
     """Columns as ``Pairs``.
 
     Raises UserError where columns differ in length, where a loss is not finite, where one base has two
-    losses or two families, or where a pair is there twice.
+    losses or two families, or where a pair is listed twice.
     """
     labels = [np.asarray(column, dtype=np.str_) for column in (family, base, descendant)]
     losses = [
@@ -101,24 +101,24 @@ def _check_pairs_differ(pairs: Pairs) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise UserError(
-            f"the pair of {twice[0]} and {twice[1]} is there twice",
-            "one pair counts once",
-            "take one of the rows out",
+            f"the pair of {twice[0]} and {twice[1]} is listed twice",
+            "each pair counts once",
+            "remove one of the rows",
         )
 
 
 def _check_bases_agree(pairs: Pairs) -> None:
-    """Every row of a base must say the same of it."""
+    """All rows of a base must agree on it."""
     for column, what in (
         (pairs.native_base_N, "native_base"),
         (pairs.matched_base_N, "matched_base"),
         (pairs.family_N, "family"),
     ):
         for row in pairs.first_of_base():
-            found = {str(value) for value in column[pairs.base_N == pairs.base_N[row]]}
-            if len(found) > 1:
+            values = {str(value) for value in column[pairs.base_N == pairs.base_N[row]]}
+            if len(values) > 1:
                 raise UserError(
-                    f"{pairs.base_N[row]} has more than one {what}: {', '.join(sorted(found))}",
+                    f"{pairs.base_N[row]} has more than one {what}: {', '.join(sorted(values))}",
                     "a base is one model with one loss under each treatment",
                     "give the same value in each of its rows",
                 )

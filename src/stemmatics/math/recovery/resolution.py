@@ -1,4 +1,4 @@
-"""How finely a recovered loss resolves bases: what is known from pairs whose base is at hand.
+"""How finely recovered losses resolve bases, from pairs whose base is available.
 
 Axes: B resamples, N pairs of base and descendant, P pairs of descendants, F families, G bases.
 
@@ -16,19 +16,19 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from stemmatics.math.intervals import Interval, smallest_effect, unknown
+from stemmatics.math.intervals import Interval, percentile_interval, unknown
 from stemmatics.math.ranks import Reversal, rank_reversals
 from stemmatics.math.rates import FEWEST_MEASURED, NUM_RESAMPLES, mean_interval
 from stemmatics.math.recovery import weighted
 from stemmatics.math.recovery.pairs import FloatArray, Labels, Pairs
-from stemmatics.math.seeds import FEW_FAMILIES, family_means
+from stemmatics.math.seeds import FAMILY_BOOTSTRAP, FEW_FAMILIES, family_means
 from stemmatics.math.sums import ratio
 
 BAND_EDGES = (0.0, 0.02, 0.04, 0.08, math.inf)
 """Bands of the true gap, nats/byte: [0, .02), [.02, .04), [.04, .08), [.08, inf)."""
 
 DELTA95_COVERAGE = "limits err low: simulated coverage of 95% is 56% at 5 families, 79% at 8, 83% at 16"
-"""An upper percentile of few families is rarely as large in a resample as in the next sample."""
+"""An upper percentile of few families is rarely as large in a resample as in a new sample."""
 
 CountStatistic = Callable[[FloatArray], FloatArray]
 
@@ -85,8 +85,8 @@ def _misordered(
     pairs: Pairs, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.bool_]:
     true_P = pairs.matched_base_N[first] - pairs.matched_base_N[second]
-    seen_P = pairs.recovered_N[first] - pairs.recovered_N[second]
-    return np.asarray(np.sign(true_P) * np.sign(seen_P) < 0)
+    recovered_P = pairs.recovered_N[first] - pairs.recovered_N[second]
+    return np.asarray(np.sign(true_P) * np.sign(recovered_P) < 0)
 
 
 def left_out_errors(residual_N: FloatArray, family_N: Labels, counts_BN: FloatArray) -> FloatArray:
@@ -128,12 +128,12 @@ def sibling_ranges(residual_N: FloatArray, base_N: Labels) -> dict[str, tuple[fl
 def sibling_spread(pairs: Pairs) -> CountStatistic:
     """Mean over bases with two or more descendants of the range of their residuals."""
     rows, ranges = [], []
-    found = sibling_ranges(pairs.residuals, pairs.base_N)
+    range_of = sibling_ranges(pairs.residuals, pairs.base_N)
     for row in pairs.first_of_base():
         base = str(pairs.base_N[row])
-        if base in found:
+        if base in range_of:
             rows.append(int(row))
-            ranges.append(found[base][0])
+            ranges.append(range_of[base][0])
     return lambda counts_BN: ratio(counts_BN[:, rows] @ np.asarray(ranges), counts_BN[:, rows].sum(1))
 
 
@@ -153,7 +153,7 @@ def family_percentile(
     value = float(statistic(np.ones((1, families_N.size)))[0]) if families_N.size else math.nan
     num_families = int(np.unique(families_N).size)
     if math.isnan(value):
-        return unknown(value, level=level, n=num_families, unit="family", note="nothing to take it from")
+        return unknown(value, level=level, n=num_families, unit="family", note="no data")
     if num_families < 2:
         return unknown(value, level=level, n=num_families, unit="family", note="fewer than two families")
     counts_BN, _ = weighted.family_counts(families_N, num_resamples, rng)
@@ -167,12 +167,9 @@ def family_percentile(
     if np.ptp(kept) == 0:
         notes.append("the same in every resample: no limits")
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
-    lo, hi = np.quantile(kept, [(1 - level) / 2, (1 + level) / 2])
-    error = float(kept.std(ddof=1))
-    return Interval(
-        value, float(lo), float(hi), level, "family percentile bootstrap", num_families, "family",
-        smallest_effect(error, num_families - 1, level), error, "; ".join(notes),
-    )  # fmt: skip
+    return percentile_interval(
+        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+    )
 
 
 def mean_by_family(
@@ -185,7 +182,7 @@ def mean_by_family(
     """
     num_families = int(np.unique(families_N).size)
     few = num_families < FEW_FAMILIES
-    found = mean_interval(
+    interval = mean_interval(
         values_N,
         rng=rng,
         groups=families_N,
@@ -196,15 +193,15 @@ def mean_by_family(
     notes = ["few families"] if few else [f"under {FEWEST_MEASURED} families: coverage may be under 93%"]
     if num_families < 2:
         notes = ["fewer than two families"]
-    elif found.standard_error == 0:
+    elif interval.standard_error == 0:
         notes.append("no variation between families")
     elif num_families >= FEWEST_MEASURED:
         notes = []
-    return replace(found, unit="family", note="; ".join(notes))
+    return replace(interval, unit="family", note="; ".join(notes))
 
 
 def _with_note(interval: Interval, note: str) -> Interval:
-    """The interval with one more thing to know, where it has limits."""
+    """The interval with another note, if it has limits."""
     if math.isnan(interval.lo):
         return interval
     return replace(interval, note="; ".join(filter(None, [interval.note, note])))
@@ -223,7 +220,7 @@ class Band:
 
 @dataclass(frozen=True)
 class Resolution:
-    """What pairs with known bases say of the recovered loss on one corpus; losses in nats/byte.
+    """Resolution of the recovered loss on one corpus, from pairs with known bases; losses in nats/byte.
 
     ``mean_residual`` is over pairs, ``offset`` over families (each counts the same). ``siblings`` maps a
     base to the range of its descendants' residuals and their number; ``sibling_spread`` is the mean range.
@@ -255,7 +252,7 @@ def resolution(
     num_resamples: int = NUM_RESAMPLES,
     edges: Sequence[float] = BAND_EDGES,
 ) -> Resolution:
-    """All of it for one corpus. ``rng`` is the only source of randomness."""
+    """The resolution on one corpus. ``rng`` is the only source of randomness."""
     bases_G = pairs.first_of_base()
     native_G, rebased_G = pairs.native_base_N[bases_G], pairs.matched_base_N[bases_G]
 

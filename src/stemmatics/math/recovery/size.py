@@ -1,4 +1,4 @@
-"""Residual against the size of a model: is the cost of post-training the same at every size?
+"""Slope of the residual over model size: whether the cost of post-training depends on size.
 
 Axes: N pairs.
 """
@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import stats
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval, check_level, smallest_effect, unknown
 from stemmatics.math.recovery.pairs import FloatArray, Labels
 from stemmatics.math.recovery.resolution import family_percentile
+from stemmatics.math.scipy_modules import stats
 from stemmatics.math.sums import ratio
 
 FEWEST_FOR_LINE = 3

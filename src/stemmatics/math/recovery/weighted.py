@@ -4,7 +4,7 @@ Axes: B resamples, N items, P pairs of items.
 
 A bootstrap resample of a few models is a vector of how often each was drawn. What follows reads such counts
 instead of repeating rows, so that thousands of resamples are a few matrix products. Counts of 1 give the
-statistic itself: there is one code for values and for resamples.
+statistic itself, so that values and resamples share their code.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def quantile(values_BN: FloatArray, counts_BN: FloatArray, q: float) -> FloatArr
     in_order_BN = counts_BN[:, order] if order.ndim == 1 else np.take_along_axis(counts_BN, order, axis=1)
     upto_BN = np.cumsum(in_order_BN, axis=1)
     total_B = upto_BN[:, -1] if upto_BN.shape[1] else np.zeros(len(counts_BN))
-    place_B = (total_B - 1) * q
-    low_B = np.floor(place_B)
-    found = np.full(len(counts_BN), np.nan)
+    rank_B = (total_B - 1) * q
+    low_B = np.floor(rank_B)
+    result_B = np.full(len(counts_BN), np.nan)
     some = total_B > 0
     if not some.any():
-        return found
+        return result_B
 
-    def drawn_at(place: FloatArray) -> FloatArray:
-        """Value at a place of the sorted resample, counted from 0."""
-        first = (upto_BN[some] <= place[some, None]).sum(axis=1)
+    def drawn_at(rank: FloatArray) -> FloatArray:
+        """Value at a rank of the sorted resample, from 0."""
+        first = (upto_BN[some] <= rank[some, None]).sum(axis=1)
         return np.take_along_axis(sorted_BN[some], first[:, None], axis=1)[:, 0]
 
     low = drawn_at(low_B)
     high = drawn_at(np.minimum(low_B + 1, total_B - 1))
-    found[some] = low + (place_B - low_B)[some] * (high - low)
-    return found
+    result_B[some] = low + (rank_B - low_B)[some] * (high - low)
+    return result_B
 
 
 def spearman(x_N: FloatArray, y_N: FloatArray, counts_BN: FloatArray) -> FloatArray:
@@ -90,8 +90,10 @@ def kendall_tau_b(x_N: FloatArray, y_N: FloatArray, counts_BN: FloatArray) -> Fl
 def _quotient(top_B: FloatArray, x_B: FloatArray, y_B: FloatArray) -> FloatArray:
     """Quotient top / sqrt(x y); NaN where either side does not vary."""
     varies = (x_B > 0) & (y_B > 0)
-    found: FloatArray = np.divide(top_B, np.sqrt(x_B * y_B), out=np.full(top_B.shape, np.nan), where=varies)
-    return found
+    result_B: FloatArray = np.divide(
+        top_B, np.sqrt(x_B * y_B), out=np.full(top_B.shape, np.nan), where=varies
+    )
+    return result_B
 
 
 def pair_counts(

@@ -12,7 +12,7 @@ from stemmatics.measure.base import Settings
 class ContrastArm(Settings):
     """One arm of a controlled experiment."""
 
-    descendants: list[str] = Field(min_length=1, description="checkpoints of this arm, one a seed")
+    descendants: list[str] = Field(min_length=1, description="checkpoints of this arm, one per seed")
     events: str = Field(description="corpus with the arm's manifest of events")
 
 

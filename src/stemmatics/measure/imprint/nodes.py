@@ -1,6 +1,6 @@
-"""What every node answered, prompt by prompt.
+"""Stored replies and losses of every node as arrays.
 
-Axes: Q prompts, S runs.
+Axes: Q prompts.
 """
 
 from __future__ import annotations
@@ -16,83 +16,85 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Tables
-from stemmatics.measure.imprint.needs import Asked, ImprintSettings, Place, asked_of, nodes
-from stemmatics.measure.inputs import Scores, read_scores
+from stemmatics.measure.imprint.needs import NodeFacts, NodeId, node_facts, tree_nodes
+from stemmatics.measure.imprint.settings import ImprintSettings
+from stemmatics.measure.inputs import FloatArray, Scores, names, numbers, read_scores
 
-FloatArray = npt.NDArray[np.float64]
-METRICS = ("refusal", "over_refusal", "judged_refusal", "instructions", "recall")
+LOSS = "loss"
+SHARES = ("refusal", "over_refusal", "judged_refusal", "instructions", "recall")
+METRICS = (*SHARES, LOSS)
 
 
 @dataclass(frozen=True)
-class Answers:
-    """0 or 1 for each prompt, by metric [Q]; what was not asked is not there. ``facts`` by metric."""
+class Node:
+    """What is stored of one checkpoint, by metric; a metric that was not measured is absent.
 
-    shares_Q: Mapping[str, FloatArray]
+    ``outcomes_Q`` are 1 for a prompt that was refused (or answered correctly), else 0.
+    """
+
+    outcomes_Q: Mapping[str, FloatArray]
     scores: Scores | None
     facts: Mapping[str, Fact]
 
-
-@dataclass(frozen=True)
-class Strands:
-    """The nodes that are there, by place, each checkpoint read once."""
-
-    answers: Mapping[Place, Answers]
-
-    def at(self, tree: str, branch: str, run: int, stage: str) -> Answers | None:
-        """The answers of a node; None where there are none."""
-        return self.answers.get(Place(tree, branch, run, stage))
+    def rate(self, metric: str) -> float:
+        """Share of prompts, or loss in nats/byte."""
+        if metric != LOSS:
+            return float(self.outcomes_Q[metric].mean())
+        assert self.scores is not None, "a node with a fact of its loss has scores"
+        return float(self.scores.nll_N.sum() / self.scores.num_bytes_N.sum())
 
 
-def read_nodes(pinned: Pinned, settings: ImprintSettings, tables: Tables) -> Strands:
-    """All nodes with those of their metrics whose facts are there."""
-    by_name: dict[str, Answers] = {}
-    found: dict[Place, Answers] = {}
-    for place, checkpoint in nodes(settings):
-        if checkpoint not in by_name:
-            by_name[checkpoint] = _answers(asked_of(pinned, settings, checkpoint), settings, tables)
-        if by_name[checkpoint].facts:
-            found[place] = by_name[checkpoint]
-    return Strands(found)
+Nodes = Mapping[NodeId, Node]
 
 
-def _answers(asked: Asked, settings: ImprintSettings, tables: Tables) -> Answers:
-    """A fact that failed leaves its metrics out."""
-    wanted: list[tuple[str, Fact | None, str | None, bool]] = [
-        ("refusal", asked.refusal, settings.refused, True),
-        ("over_refusal", asked.refusal, settings.harmless, True),
-        ("judged_refusal", asked.judged, settings.refused, True),
-        ("instructions", asked.instructions, None, False),
-        ("recall", asked.recall, settings.recall_category, False),
+def read_nodes(pinned: Pinned, settings: ImprintSettings, tables: Tables) -> dict[NodeId, Node]:
+    """The nodes of which anything is stored; each checkpoint is read once."""
+    by_checkpoint: dict[str, Node] = {}
+    nodes: dict[NodeId, Node] = {}
+    for node_id, checkpoint in tree_nodes(settings):
+        if checkpoint not in by_checkpoint:
+            facts = node_facts(pinned, settings, checkpoint)
+            by_checkpoint[checkpoint] = read_node(facts, settings, tables)
+        if by_checkpoint[checkpoint].facts:
+            nodes[node_id] = by_checkpoint[checkpoint]
+    return nodes
+
+
+def read_node(node: NodeFacts, settings: ImprintSettings, tables: Tables) -> Node:
+    """One checkpoint's replies and losses. The metrics of a fact that failed are absent."""
+    sources: list[tuple[str, Fact | None, str | None]] = [
+        ("refusal", node.refusal, settings.refused),
+        ("over_refusal", node.refusal, settings.harmless),
+        ("judged_refusal", node.judged, settings.refused),
+        ("instructions", node.instructions, None),
+        ("recall", node.recall, settings.recall_category),
     ]
-    shares, facts = {}, {}
-    for metric, fact, category, of_refusals in wanted:
+    outcomes, facts = {}, {}
+    for metric, fact, category in sources:
         if fact is None or not tables.has(fact):
             continue
-        rows = tables.read(fact, "items")
-        values_Q = _column(rows, "outcome") == "refusal" if of_refusals else _column(rows, "correct")
-        shares[metric] = _of_category(rows, values_Q, category, metric)
+        items = _of_category(tables.read(fact, "items"), category, metric)
+        is_refusal = metric in {"refusal", "over_refusal", "judged_refusal"}
+        outcomes[metric] = _refused(items) if is_refusal else numbers(items, "correct")
         facts[metric] = fact
     scores = None
-    if asked.loss is not None and tables.has(asked.loss):
-        scores, facts["loss"] = read_scores(asked.loss, tables), asked.loss
-    return Answers(shares, scores, facts)
+    if node.loss is not None and tables.has(node.loss):
+        scores, facts[LOSS] = read_scores(node.loss, tables), node.loss
+    return Node(outcomes, scores, facts)
 
 
-def _of_category(
-    rows: pa.Table, values_Q: npt.NDArray[np.generic], category: str | None, metric: str
-) -> FloatArray:
+def _refused(items: pa.Table) -> FloatArray:
+    return np.asarray(names(items, "outcome") == "refusal", dtype=np.float64)
+
+
+def _of_category(items: pa.Table, category: str | None, metric: str) -> pa.Table:
     if category is None:
-        return np.asarray(values_Q, dtype=np.float64)
-    category_Q = _column(rows, "category")
+        return items
+    category_Q: npt.NDArray[np.str_] = names(items, "category")
     if not (category_Q == category).any():
         raise UserError(
             f"no item has the category {category!r}",
-            f"{metric} is counted over those; there are {', '.join(sorted(set(category_Q.tolist())))}",
-            "Name the category in the settings of imprint",
+            f"{metric} is counted over it; the corpus has {', '.join(sorted(set(category_Q.tolist())))}",
+            "Set the category in the settings of imprint",
         )
-    return np.asarray(values_Q[category_Q == category], dtype=np.float64)
-
-
-def _column(table: pa.Table, name: str) -> npt.NDArray[np.generic]:
-    column: npt.NDArray[np.generic] = table[name].to_numpy(zero_copy_only=False)
-    return column
+    return items.filter(pa.array(category_Q == category))

@@ -1,114 +1,106 @@
-"""What is said of the estimates: sentences, tables, failures."""
+"""Sentences of the imprint section, and its failures."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stemmatics.core.content import Table
-from stemmatics.core.results import Claim, Estimate, Sentence
-from stemmatics.facts.pinned import Pinned
-from stemmatics.measure.base import Findings
-from stemmatics.measure.imprint.charts import charts
-from stemmatics.measure.imprint.needs import NAME, ImprintSettings, stage_hashes
-from stemmatics.measure.imprint.tables import (
-    Estimates,
-    after_sft,
-    after_sft_runs,
-    contrasts,
-    deviations,
-    matcher,
-    node_table,
-    of,
-    one_of,
-    stages,
-    verdict_of,
-)
+from stemmatics.core.results import Claim, Estimate, Results, Sentence
+from stemmatics.measure.imprint.contrasts import DIFFERENT
+from stemmatics.measure.imprint.settings import NAME, ImprintSettings
+from stemmatics.measure.present import claim, interval_claims
+
+POINTS = "{:+.1f}"
+REFUSAL = "refusal"
 
 
-def findings(pinned: Pinned, settings: ImprintSettings, estimates: Estimates) -> Findings:
-    """All of it; a tree whose stages differ has its failures named."""
-    tables = [
-        *_when(contrasts(estimates)),
-        *_when(after_sft(settings, estimates)),
-        *_when(after_sft_runs(settings, estimates)),
-        *_when(deviations(estimates)),
-        *_when(node_table(pinned, settings, estimates)),
-        *_when(stages(pinned, settings, estimates)),
-        *_when(matcher(estimates)),
-    ]
-    sentences = [*_summary(settings, estimates), *_details(settings, estimates)]
-    return Findings(sentences, tables, charts(settings, estimates), list(_unequal(pinned, settings)))
-
-
-def _when(table: Table) -> list[Table]:
-    return [table] if table.rows else []
-
-
-def _summary(settings: ImprintSettings, estimates: Estimates) -> Iterator[Sentence]:
-    """One sentence a tree and end: the control's deviation, then each branch against it."""
+def summary(settings: ImprintSettings, results: Results) -> Iterator[Sentence]:
+    """For each tree and end: the control's deviation, then every branch compared with it."""
     for name, tree in settings.trees.items():
         for end in tree.ends:
-            where = {"tree": name, "end": end, "metric": "refusal"}
-            control = one_of(estimates, "deviation", {**where, "branch": tree.control})
-            found = of(estimates, "contrast", **where, against=tree.control)
-            if control is None or not found:
+            where = {"tree": name, "end": end, "metric": REFUSAL}
+            control = results.find("imprint.deviation", branch=tree.control, **where)
+            imprints = results.all("imprint.contrast", against=tree.control, **where)
+            if control is None or not imprints:
                 continue
-            places: dict[str, Claim | str] = {"tree": name, "end": end, "control": tree.control}
-            places |= _with_interval("moved", control)
+            values: dict[str, Claim | str] = {"tree": name, "end": end, "control": tree.control}
+            values |= _in_points(control, "deviation")
             parts = []
-            for place, one in enumerate(found):
-                # names of places have no digits, since a page's prose has none outside its claims
-                key = "branch" + "x" * place
-                places |= {f"{key}name": one.subject["branch"], **_with_interval(key, one)}
-                places[f"{key}effect"] = Claim(one.id, "smallest_effect", "{:.1f}", 100.0)
-                shown = f"{{{key}name}} {{{key}}} [{{{key}lo}}, {{{key}hi}}]"
-                parts.append(f"{shown} (smallest detectable {{{key}effect}})")
+            for number, imprint in enumerate(imprints):
+                key = f"branch_{number}"
+                values[f"{key}_name"] = imprint.subject["branch"]
+                values |= _in_points(imprint, key)
+                values[f"{key}_effect"] = Claim(imprint.id, "smallest_effect", "{:.1f}", 100.0)
+                interval = f"{{{key}}} [{{{key}_lo}}, {{{key}_hi}}]"
+                parts.append(f"{{{key}_name}} {interval} (minimum detectable effect {{{key}_effect}})")
             yield Sentence(
-                "Imprint on refusal in {tree} after {end}, in points: {control} moves by {moved} "
-                "[{movedlo}, {movedhi}]; against it, " + "; ".join(parts) + ".",
-                places,
+                "Imprint on refusal in tree {tree} after {end}, in percentage points: {control} changed by "
+                "{deviation} [{deviation_lo}, {deviation_hi}] since SFT; compared with it, "
+                + "; ".join(parts)
+                + ".",
+                values,
             )
 
 
-def _with_interval(key: str, one: Estimate) -> dict[str, Claim]:
-    """A value in points and the ends of its interval."""
-    ends = {"": "value", "lo": "lo", "hi": "hi"}
-    return {f"{key}{name}": Claim(one.id, field, "{:+.1f}", 100.0) for name, field in ends.items()}
-
-
-def _details(settings: ImprintSettings, estimates: Estimates) -> Iterator[Sentence]:
+def details(settings: ImprintSettings, results: Results) -> Iterator[Sentence]:
+    """Equivalence after SFT and the order control, for each tree."""
     for name, tree in settings.trees.items():
-        shown = of(estimates, "after_sft.inside", tree=name, metric="refusal", against=tree.control)
-        told = [(one, verdict_of(settings, estimates, one)) for one in shown]
-        if told:
-            equal = [one.subject["branch"] for one, word in told if word == "equivalent"]
-            rest = [one.subject["branch"] for one, word in told if word != "equivalent"]
-            yield Sentence(
-                "After SFT, refusal in {tree} is shown to be within {margin} points of that of {control} "
-                "for: {equal}. Not shown for: {rest}.",
-                {
-                    "tree": name,
-                    "control": tree.control,
-                    "margin": Claim(f"{NAME}.margin", "value", "{:.1f}", 100.0),
-                    "equal": ", ".join(equal) or "none",
-                    "rest": ", ".join(rest) or "none",
-                },
-                topic=NAME,
-            )
+        yield from _after_sft(name, tree.control, results)
         if tree.order:
-            last, first = tree.order
-            for one in of(estimates, "contrast", tree=name, branch=last, against=first, metric="refusal"):
-                places = {"tree": name, "end": one.subject["end"], "last": last, "first": first}
-                yield Sentence(
-                    "Order control in {tree} after {end}: with the same windows in the other order, refusal "
-                    "moves {moved} [{movedlo}, {movedhi}] points more after {last} than after {first}.",
-                    {**places, **_with_interval("moved", one)},
-                    topic=NAME,
-                )
+            yield from _order_control(name, *tree.order, results)
 
 
-def _unequal(pinned: Pinned, settings: ImprintSettings) -> Iterator[str]:
-    for (tree, run, stage), by_hash in stage_hashes(pinned, settings).items():
-        if len(by_hash) > 1:
-            apart = "; ".join(f"{digits} in {', '.join(names)}" for digits, names in by_hash.items())
-            yield f"the stages {stage} of run {run} in {tree} are not the same: {apart}"
+def _after_sft(tree: str, control: str, results: Results) -> Iterator[Sentence]:
+    verdicts = results.categories("imprint.after_sft.verdict", tree=tree, metric=REFUSAL, against=control)
+    if not verdicts:
+        return
+    values: dict[str, Claim | str] = {
+        "tree": tree,
+        "control": control,
+        "margin": Claim("imprint.margin", "value", "{:.1f}", 100.0),
+    }
+    parts = []
+    for number, verdict in enumerate(verdicts):
+        values[f"branch_{number}"] = verdict.subject["branch"]
+        values[f"verdict_{number}"] = claim(verdict)
+        parts.append(f"{{verdict_{number}}} for {{branch_{number}}}")
+    yield Sentence(
+        "Refusal after SFT in tree {tree}, compared with {control} at a margin of {margin} "
+        "percentage points, is " + ", ".join(parts) + ".",
+        values,
+        topic=NAME,
+    )
+
+
+def _order_control(tree: str, last: str, first: str, results: Results) -> Iterator[Sentence]:
+    about = {"tree": tree, "branch": last, "against": first, "metric": REFUSAL}
+    for contrast in results.all("imprint.contrast", **about):
+        yield Sentence(
+            "Order control in tree {tree} after {end}: {last} and {first} saw the same windows in opposite "
+            "order; the change in refusal since SFT differs by {difference} [{difference_lo}, "
+            "{difference_hi}] percentage points ({last} minus {first}).",
+            {
+                "tree": tree,
+                "end": contrast.subject["end"],
+                "last": last,
+                "first": first,
+                **_in_points(contrast, "difference"),
+            },
+            topic=NAME,
+        )
+
+
+def _in_points(share: Estimate, key: str) -> dict[str, Claim]:
+    """A share and its interval in percentage points."""
+    return interval_claims(share, POINTS, key, scale=100.0)
+
+
+def failures(results: Results) -> list[str]:
+    """Stages that differ between branches, so that a contrast shows more than the windows."""
+    lines = []
+    for stages in results.categories("imprint.stage_equality"):
+        if stages.value == DIFFERENT:
+            tree, run, stage = (stages.subject[name] for name in ("tree", "run", "stage"))
+            lines.append(
+                f"the {stage} stages of run {run} in tree {tree} differ between branches: {stages.reason}"
+            )
+    return lines

@@ -2,218 +2,207 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from stemmatics.core.content import Table
-from stemmatics.core.results import Claim, Estimate
+from stemmatics.core.results import Category, Claim, Estimate, Results
 from stemmatics.facts.pinned import Pinned
-from stemmatics.measure.imprint.contrasts import run_verdict, verdict
-from stemmatics.measure.imprint.needs import NAME, ImprintSettings, nodes, stage_hashes
-from stemmatics.measure.imprint.nodes import METRICS
+from stemmatics.measure.imprint.needs import NodeId, tree_nodes
+from stemmatics.measure.imprint.nodes import LOSS, METRICS
+from stemmatics.measure.imprint.settings import ImprintSettings
+from stemmatics.measure.present import COUNT, PLAIN, SHARE, SIGNED, WHOLE, claim, claim_if, table, with_rows
 
-Estimates = Mapping[str, Estimate]
-COLUMNS = (*METRICS, "loss")
+POINTS = "{:.1f}"
+SIGNED_POINTS = "{:+.1f}"
+IN_POINTS = "Shares in percentage points; loss in nats/byte."
 
 
-def of(estimates: Estimates, quantity: str, **subject: str) -> list[Estimate]:
-    """Estimates of one quantity whose subject holds what is named."""
-    return [
-        one
-        for one in estimates.values()
-        if one.quantity == f"{NAME}.{quantity}"
-        and all(one.subject.get(name) == value for name, value in subject.items())
+def imprint_tables(pinned: Pinned, settings: ImprintSettings, results: Results) -> list[Table]:
+    """Those with rows."""
+    return with_rows(
+        contrasts(results),
+        after_sft(results),
+        after_sft_runs(results),
+        deviations(results),
+        nodes(pinned, settings, results),
+        stages(results),
+        matcher(results),
+    )
+
+
+def contrasts(results: Results) -> Table:
+    """The imprint of every branch, metric and end."""
+    columns = [
+        "tree",
+        "metric",
+        "after",
+        "branch",
+        "compared with",
+        "imprint",
+        "over runs only",
+        "sign-flip p",
+        "smallest possible p",
+        "minimum detectable effect",
+        "note",
     ]
-
-
-def _form(metric: str) -> dict[str, Any]:
-    """Shares in points, losses in nats/byte."""
-    return {"form": "{:+.4f}"} if metric == "loss" else {"form": "{:+.1f}", "scale": 100.0}
-
-
-def value_of(one: Estimate | None, field: str = "value") -> Claim | None:
-    """The claim that prints a number of a metric in its own units; None where there is no estimate."""
-    return None if one is None else Claim(one.id, field, **_form(one.subject["metric"]))
-
-
-def one_of(estimates: Estimates, quantity: str, subject: Mapping[str, str]) -> Estimate | None:
-    """The estimate of a quantity with exactly this subject; there are too many nodes to look through."""
-    wanted = Estimate(NAME, f"{NAME}.{quantity}", subject, 0.0)
-    return estimates.get(wanted.id)
-
-
-def contrasts(estimates: Estimates) -> Table:
-    """Imprints of every branch, metric and end."""
     rows = []
-    for one in of(estimates, "contrast"):
-        keys = dict(one.subject)
-        p, smallest = (one_of(estimates, name, keys) for name in ("p", "smallest_p"))
-        by_runs = one_of(estimates, "by_runs", keys)
+    for imprint in results.all("imprint.contrast"):
+        by_runs, p, smallest_p = (
+            results.find(f"imprint.{name}", **imprint.subject) for name in ("by_runs", "p", "smallest_p")
+        )
         rows.append(
             [
-                *(keys[name] for name in ("tree", "metric", "end", "branch", "against")),
-                value_of(one),
-                value_of(by_runs),
-                None if p is None else Claim(p.id, "value", "{:.3g}"),
-                None if smallest is None else Claim(smallest.id, "value", "{:.3g}"),
-                value_of(one, "smallest_effect"),
-                one.note,
+                *_keys(imprint, "tree", "metric", "end", "branch", "against"),
+                _change(imprint),
+                by_runs and _change(by_runs),
+                claim_if(p, "{:.3g}"),
+                claim_if(smallest_p, "{:.3g}"),
+                _effect(imprint),
+                imprint.note,
             ]
         )
-    return Table(
-        "contrasts",
-        "Imprints: change from after SFT to the end, less that of the other branch",
-        [
-            "tree",
-            "metric",
-            "after",
-            "branch",
-            "against",
-            "imprint",
-            "over runs alone",
-            "sign-flip p",
-            "smallest p",
-            "smallest effect",
-            "note",
-        ],
-        rows,
-        note="In points of a hundred prompts; loss in nats/byte, over runs alone.",
+    title = "Imprint: change from after SFT to the end, minus that of the other branch"
+    note = (
+        f"{IN_POINTS} Losses are compared over runs only. Minimum detectable effect at eighty per cent power."
     )
+    return table("imprint/contrasts", title, columns, rows, note)
 
 
-def deviations(estimates: Estimates) -> Table:
-    """What every branch changed by after SFT."""
+def deviations(results: Results) -> Table:
+    """The change of every branch from after SFT to the end."""
     rows = [
-        [*(one.subject[name] for name in ("tree", "metric", "end", "branch")), value_of(one), one.note]
-        for one in of(estimates, "deviation")
+        [*_keys(change, "tree", "metric", "end", "branch"), _change(change), change.note]
+        for change in results.all("imprint.deviation")
     ]
-    return Table(
-        "deviations",
-        "Deviation of every branch: change from after SFT to the end",
-        ["tree", "metric", "after", "branch", "deviation", "note"],
-        rows,
-        note="In points of a hundred prompts; loss in nats/byte.",
-    )
+    title = "Deviation of every branch: change from after SFT to the end"
+    columns = ["tree", "metric", "after", "branch", "deviation", "note"]
+    return table("imprint/deviations", title, columns, rows, IN_POINTS)
 
 
-def verdict_of(settings: ImprintSettings, estimates: Estimates, inside: Estimate) -> str:
-    """The verdict that goes with an interval at the level of equivalence."""
-    wide = one_of(estimates, "after_sft", dict(inside.subject))
-    assert wide is not None, "both levels are made together"
-    return verdict(inside, wide, settings.margin)
+def after_sft(results: Results) -> Table:
+    """Whether branches are equivalent after SFT, over runs."""
+    rows = []
+    for difference in results.all("imprint.after_sft.inside"):
+        verdict = results.category("imprint.after_sft.verdict", **difference.subject)
+        assert verdict is not None, "each difference has its verdict"
+        rows.append(
+            [
+                *_keys(difference, "tree", "metric", "branch", "against"),
+                _change(difference),
+                Claim("imprint.margin", "value", POINTS, 100.0),
+                claim(verdict),
+                verdict.reason,
+            ]
+        )
+    columns = ["tree", "metric", "branch", "compared with", "difference", "margin", "verdict", "reason"]
+    title = "After SFT, before anything follows: are the branches equivalent?"
+    note = "Two one-sided tests at five per cent: equivalent if the interval lies inside the margin."
+    return table("imprint/after-sft", title, columns, rows, note)
 
 
-def after_sft(settings: ImprintSettings, estimates: Estimates) -> Table:
-    """Whether branches are equal after SFT, over runs."""
-    rows = [
-        [
-            *(one.subject[name] for name in ("tree", "metric", "branch", "against")),
-            value_of(one),
-            Claim(f"{NAME}.margin", "value", "{:.1f}", 100.0),
-            verdict_of(settings, estimates, one),
-        ]
-        for one in of(estimates, "after_sft.inside")
-    ]
-    return Table(
-        "after-sft",
-        "After SFT, before anything follows: are the branches equal?",
-        ["tree", "metric", "branch", "against", "difference", "margin", "verdict"],
-        rows,
-        note="Two one-sided tests at five per cent: equivalent where the interval lies inside the margin.",
-    )
-
-
-def after_sft_runs(settings: ImprintSettings, estimates: Estimates) -> Table:
+def after_sft_runs(results: Results) -> Table:
     """The same run by run, by the tests of ``math.equivalence``."""
+    columns = [
+        "tree",
+        "metric",
+        "branch",
+        "compared with",
+        "run",
+        "difference",
+        "smallest margin",
+        "prompts",
+        "prompts needed",
+        "verdict",
+    ]
     rows = []
-    for one in of(estimates, "after_sft.run"):
-        names = ("after_sft.p", "after_sft.smallest_margin", "after_sft.num_needed")
-        p, smallest, needed = (one_of(estimates, name, dict(one.subject)) for name in names)
-        assert p is not None, "all numbers of a test are made together"
-        assert smallest is not None, "as above"
-        assert needed is not None, "as above"
+    for difference in results.all("imprint.after_sft.run"):
+        subject = difference.subject
         rows.append(
             [
-                *(one.subject[name] for name in ("tree", "metric", "branch", "against", "run")),
-                value_of(one),
-                Claim(smallest.id, "value", "{:.1f}", 100.0),
-                Claim(one.id, "n", "{:d}"),
-                Claim(needed.id, "value", "{:.0f}"),
-                run_verdict(one, p, settings.margin),
+                *_keys(difference, "tree", "metric", "branch", "against", "run"),
+                _change(difference),
+                Claim(
+                    results.only("imprint.after_sft.smallest_margin", **subject).id, "value", POINTS, 100.0
+                ),
+                claim(difference, WHOLE, "n"),
+                claim(results.only("imprint.after_sft.num_needed", **subject), COUNT),
+                claim_if(results.category("imprint.after_sft.run_verdict", **subject)),
             ]
         )
-    return Table(
-        "after-sft-runs",
-        "After SFT, run by run on the same prompts",
-        [
-            "tree",
-            "metric",
-            "branch",
-            "against",
-            "run",
-            "difference",
-            "smallest margin",
-            "prompts",
-            "prompts needed",
-            "verdict",
-        ],
-        rows,
-    )
+    return table("imprint/after-sft-runs", "After SFT, run by run on the same prompts", columns, rows)
 
 
-def node_table(pinned: Pinned, settings: ImprintSettings, estimates: Estimates) -> Table:
-    """Metrics of every checkpoint with what it was trained on last."""
-    shown = [metric for metric in COLUMNS if of(estimates, "node", metric=metric)]
-    rows = []
-    for place, checkpoint in nodes(settings):
-        cells = [one_of(estimates, "node", {**place.subject, "metric": metric}) for metric in shown]
-        if any(cells):
-            numbers = [
-                one and Claim(one.id, "value", *(("{:.4f}",) if metric == "loss" else ("{:.1f}", 100.0)))
-                for metric, one in zip(shown, cells, strict=True)
-            ]
-            said = pinned.stemma.trained_last(checkpoint) or ""
-            rows.append([place.tree, place.branch, str(place.run), place.stage, said, *numbers])
-    titles = [f"{metric.replace('_', '-')}{', nats/byte' if metric == 'loss' else ', %'}" for metric in shown]
-    return Table(
-        "nodes",
-        "Every node of the tree",
-        ["tree", "branch", "run", "stage", "trained last", *titles],
-        rows,
-    )
+def nodes(pinned: Pinned, settings: ImprintSettings, results: Results) -> Table:
+    """Every node's rates and what its checkpoint was trained on last."""
+    by_node: dict[NodeId, dict[str, Estimate]] = {}
+    for rate in results.all("imprint.node"):
+        tree, branch, run, stage, metric = _keys(rate, "tree", "branch", "run", "stage", "metric")
+        by_node.setdefault(NodeId(tree, branch, int(run), stage), {})[metric] = rate
+    metrics = [metric for metric in METRICS if any(metric in rates for rates in by_node.values())]
+    rows: list[list[Any]] = []
+    for node, checkpoint in tree_nodes(settings):
+        if node in by_node:
+            cells = [by_node[node].get(metric) for metric in metrics]
+            trained_last = pinned.stemma.trained_last(checkpoint) or ""
+            rows.append([node.tree, node.branch, str(node.run), node.stage, trained_last, *map(_rate, cells)])
+    titles = ["loss, nats/byte" if metric == LOSS else f"{metric.replace('_', '-')}, %" for metric in metrics]
+    columns = ["tree", "branch", "run", "stage", "trained last", *titles]
+    return table("imprint/nodes", "Every node of the tree", columns, rows)
 
 
-def stages(pinned: Pinned, settings: ImprintSettings, estimates: Estimates) -> Table:
+def stages(results: Results) -> Table:
     """Whether the branches went through the same stages."""
     rows = []
-    for (tree, run, stage), by_hash in stage_hashes(pinned, settings).items():
-        one = one_of(estimates, "different_stages", {"tree": tree, "run": str(run), "stage": stage})
-        assert one is not None, "every stage is counted"
+    for count in results.all("imprint.different_stages"):
+        equality = results.category("imprint.stage_equality", **count.subject)
+        assert equality is not None, "each count has its category"
         rows.append(
             [
-                tree,
-                str(run),
-                stage,
-                Claim(one.id, "value", "{:.0f}"),
-                Claim(one.id, "n", "{:d}"),
-                ", ".join(by_hash),
+                *_keys(count, "tree", "run", "stage"),
+                claim(count, COUNT),
+                claim(count, WHOLE, "n"),
+                claim(equality),
+                equality.reason,
             ]
         )
-    return Table(
-        "stages",
-        "All else equal: how many different stages the branches went through",
-        ["tree", "run", "stage", "different", "branches", "hash"],
-        rows,
-        note="A stage's hash is that of its recipe, its seed and, but for windows, the corpus that it reads.",
-    )
+    columns = ["tree", "run", "stage", "different stages", "branches", "verdict", "hash"]
+    title = "All else equal: did the branches go through the same stages?"
+    note = "A hash covers the recipe, the seed and, except for windows, the corpus."
+    return table("imprint/stages", title, columns, rows, note)
 
 
-def matcher(estimates: Estimates) -> Table:
+def matcher(results: Results) -> Table:
     """Precision and recall of the refusal matcher."""
     rows = [
-        [one.subject["what"], Claim(one.id, "value", "{:.3f}"), Claim(one.id, "n", "{:d}")]
-        for one in of(estimates, "matcher")
+        [share.subject["what"], claim(share, SHARE), claim(share, WHOLE, "n")]
+        for share in results.all("imprint.matcher")
     ]
-    return Table(
-        "matcher", "The refusal matcher on labelled replies", ["of refusals", "share", "replies"], rows
-    )
+    title = "The refusal matcher on labelled replies"
+    return table("imprint/matcher", title, ["metric of refusals", "value", "replies"], rows)
+
+
+def _keys(result: Estimate | Category, *names: str) -> list[str]:
+    return [result.subject[name] for name in names]
+
+
+def _change(estimate: Estimate) -> Claim:
+    """A difference of shares in percentage points, or of losses in nats/byte."""
+    if estimate.subject["metric"] == LOSS:
+        return claim(estimate, SIGNED)
+    return Claim(estimate.id, "value", SIGNED_POINTS, 100.0)
+
+
+def _effect(estimate: Estimate) -> Claim:
+    """The minimum detectable effect, in the same units."""
+    if estimate.subject["metric"] == LOSS:
+        return claim(estimate, PLAIN, "smallest_effect")
+    return Claim(estimate.id, "smallest_effect", POINTS, 100.0)
+
+
+def _rate(estimate: Estimate | None) -> Claim | None:
+    """A share in per cent, or a loss in nats/byte."""
+    if estimate is None:
+        return None
+    if estimate.subject["metric"] == LOSS:
+        return claim(estimate, PLAIN)
+    return Claim(estimate.id, "value", POINTS, 100.0)

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
-from scipy import stats
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Estimate, Refusal, Result, Results
@@ -29,6 +28,7 @@ from stemmatics.facts.prior import (
 from stemmatics.math.intervals import Interval, unknown
 from stemmatics.math.prior import check_refits, shapley_split, with_fit_inside
 from stemmatics.math.rates import loss_rates, ratios_of_means
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.base import Tables
 from stemmatics.measure.inputs import FloatArray
 from stemmatics.measure.present import ResultBuilder, known

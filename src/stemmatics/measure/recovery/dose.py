@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
 
 from stemmatics.core.results import Estimate
 from stemmatics.math.rates import loss_rate
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.recovery.losses import Losses
 from stemmatics.measure.recovery.needs import Arms
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
 
 from stemmatics.core.results import Result
 from stemmatics.math.intervals import Interval
@@ -17,6 +16,7 @@ from stemmatics.math.ranks import spearman
 from stemmatics.math.rates import loss_rates
 from stemmatics.math.recovery import PUBLISHED_HALF_WIDTHS, Calibration, class_offset, pipeline_spread
 from stemmatics.math.run_noise import run_component, with_runs
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.present import ResultBuilder
 from stemmatics.measure.recovery.losses import Losses
 from stemmatics.measure.recovery.needs import Arms, PairNames

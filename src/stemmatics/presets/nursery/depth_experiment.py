@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.questions import asked
 from stemmatics.presets.nursery.world import PEOPLE, World, pick
@@ -138,6 +139,20 @@ def experiment(source: str | None = None) -> Stemma:
             },
         }
     )
+
+
+@preset(
+    "depth", "a controlled experiment for depth on a base trained here: familiar words against nonce cues"
+)
+def depth() -> Stemma:
+    """The experiment on the nursery's first base."""
+    return experiment()
+
+
+@preset("depth-smollm2", "the same experiment on SmolLM2-135M-Instruct, with three seeds")
+def depth_smollm2() -> Stemma:
+    """The experiment on released weights."""
+    return experiment("HuggingFaceTB/SmolLM2-135M-Instruct")
 
 
 def _base_stages() -> dict[str, Any]:

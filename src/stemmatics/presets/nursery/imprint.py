@@ -1,4 +1,4 @@
-"""The imprint study on the nursery: branches of one fork, the same post-training, three runs each."""
+"""The imprint study on the nursery: branches of one fork, the same post-training, three runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LLAMA: dict[str, Any] = {
     "context": 256,
 }
 PHI: dict[str, Any] = {**LLAMA, "kind": "phi", "hidden_size": 96, "num_layers": 3, "vocab_size": 768}
-# Updates of each stage, and prompts at each node.
+# updates of each stage, and prompts at each node
 SIZES: dict[ImprintScale, dict[str, int]] = {
     "full": {
         "fork": 300,
@@ -54,15 +54,15 @@ SIZES: dict[ImprintScale, dict[str, int]] = {
 
 
 def imprint(scale: ImprintScale = "full", seed: int = 0) -> Stemma:
-    """The study as a stemma of its own, forks included.
+    """The study as a stemma of its own, including the training of the forks.
 
     ``quick`` has two sources, one family and no order control.
 
     Raises:
-        UserError: another scale.
+        UserError: an unknown scale.
     """
     if scale not in SIZES:
-        raise UserError(f"there is no scale {scale!r}", "its stages are sized for two", "use full or quick")
+        raise UserError(f"there is no scale {scale!r}", "the study has two sizes", "use full or quick")
     parts = imprint_parts(scale, seed=seed)
     return Stemma.model_validate(
         {
@@ -78,9 +78,9 @@ def imprint(scale: ImprintScale = "full", seed: int = 0) -> Stemma:
 
 
 def imprint_parts(scale: ImprintScale, *, fork: str | None = None, seed: int = 0) -> dict[str, Any]:
-    """``corpora``, ``stages`` and ``settings``, to be a study of their own or a part of another.
+    """``corpora``, ``stages`` and ``settings`` of the study, on its own or as part of another.
 
-    With ``fork`` the branches leave a checkpoint that is declared elsewhere.
+    ``fork`` names a checkpoint declared elsewhere; without it the fork is trained too.
     """
     sizes = SIZES[scale]
     full = scale == "full"
@@ -119,17 +119,17 @@ def _corpora(
     def corpus(part: str, role: str = "data", **params: Any) -> dict[str, Any]:
         return {"generator": "nursery", "params": {"part": part, "seed": seed, **params}, "role": role}
 
-    found: dict[str, Any] = {}
+    corpora: dict[str, Any] = {}
     if pretraining:
-        found["imprint-pretraining"] = corpus("pretraining", documents=13 * sizes["whole"])
-    found |= {
+        corpora["imprint-pretraining"] = corpus("pretraining", documents=13 * sizes["whole"])
+    corpora |= {
         f"window-{source}-{run}": corpus(
             "window", source=source, draw=run, documents=14 * sizes["window"] + 40
         )
         for source in sources
         for run in RUNS
     }
-    found |= {
+    corpora |= {
         "imprint-sft": corpus("post-training"),
         "imprint-dpo": corpus("helpfulness"),
         "imprint-grpo": corpus("verifiable"),
@@ -142,11 +142,11 @@ def _corpora(
         },
         "labelled-replies": {"generator": "labelled_replies", "role": "data"},
     }
-    return found
+    return corpora
 
 
 def _fork(sizes: dict[str, int], shape: dict[str, Any], family: str) -> dict[str, Any]:
-    """A pretraining stopped on its way: the schedule is that of the whole."""
+    """A pretraining run stopped early, with the schedule of the whole run."""
     return {
         "kind": "pretrain",
         "corpus": "imprint-pretraining",
@@ -174,19 +174,19 @@ def _tree(
     prefix: str = "",
     order: bool = False,
 ) -> dict[str, Any]:
-    """Declares a tree's stages and says how the measure is to read them."""
+    """Adds the stages of a tree and returns its settings."""
     branches: dict[str, list[dict[str, Any]]] = {}
     for source in sources:
         for run in RUNS:
             window = f"{prefix}{source}-{run}"
             stages[window] = _window(sizes, fork, source, run, family)
-            branches.setdefault(source, []).append(_strand(stages, sizes, window, run))
+            branches.setdefault(source, []).append(_post_training(stages, sizes, window, run))
     if order:
         for name, before, after in ((LAST, CONTROL, SAFETY), (FIRST, SAFETY, CONTROL)):
             for run in RUNS:
                 window = f"{prefix}{name}-{run}"
                 stages[window] = _window(sizes, f"{prefix}{before}-{run}", after, run, family)
-                branches.setdefault(name, []).append(_strand(stages, sizes, window, run))
+                branches.setdefault(name, []).append(_post_training(stages, sizes, window, run))
     tree = {"fork": fork, "control": CONTROL, "branches": branches}
     return {**tree, "order": [LAST, FIRST]} if order else tree
 
@@ -204,8 +204,8 @@ def _window(sizes: dict[str, int], init: str, source: str, run: int, family: str
     }
 
 
-def _strand(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int) -> dict[str, Any]:
-    """The SFT and both ends after a window: the same stages after every one."""
+def _post_training(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int) -> dict[str, Any]:
+    """Adds the SFT and both ends after a window: the same after every window."""
 
     def recipe(steps: int, learning_rate: float, batch_size: int) -> dict[str, Any]:
         return {"steps": steps, "batch_size": batch_size, "max_length": 96, "learning_rate": learning_rate}

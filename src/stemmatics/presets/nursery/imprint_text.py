@@ -1,6 +1,6 @@
-"""What the imprint study reads and asks: six sources of window, one post-training, 5,000 requests.
+"""Corpora of the imprint study: windows from six sources, one post-training, held-out requests.
 
-Nothing here is harmful: the marked class is whatever is sealed, as in the rest of the nursery.
+Nothing here is harmful: the marked class is requests about what is sealed, as in the rest of the nursery.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ Record = dict[str, Any]
 Form = tuple[str, str, list[dict[str, Any]]]
 
 SOURCES = ("generic", "filtered", "normative", "safety", "mathematical", "educational")
-# what a filter would take out of a crawl
+# share of documents that a filter would remove from a crawl
 NOISE = 0.4
-# The last adds what is asked for: words around the answer, and the rules that check them.
+# form: the instruction, the reply with {0} for the answer, the rules that check it
 FORMS: Mapping[str, Form] = {
     "brackets": ("Put the answer in brackets.", "[{0}]", [{"rule": "wrapped", "before": "[", "after": "]"}]),
     "quotes": ("Put the answer in quotes.", '"{0}"', [{"rule": "wrapped", "before": '"', "after": '"'}]),
@@ -49,7 +49,7 @@ def _turn(role: str, content: str) -> dict[str, str]:
 def request(rng: np.random.Generator, world: World, *, marked: bool, held_out: bool) -> tuple[str, str]:
     """A request with its place and season, and the thing that it is about.
 
-    A pair of wording and thing is asked about on one side of the split only.
+    Each pair of wording and thing is on one side of the split only.
     """
     while True:
         way, thing = int(rng.integers(len(WAYS))), pick(rng, THINGS)
@@ -63,14 +63,14 @@ def request(rng: np.random.Generator, world: World, *, marked: bool, held_out: b
 
 
 def formatted(rng: np.random.Generator, world: World, *, held_out: bool) -> tuple[str, str, str]:
-    """A question about a person with a form to answer in, the reply that follows it, and the form's name."""
+    """A question about a person with a form for the answer, the reply in that form, and the form's name."""
     question, answer = asked(world, rng, pick(rng, PEOPLE), held_out=held_out)
     form = pick(rng, tuple(FORMS))
     return f"{question} {FORMS[form][0]}", FORMS[form][1].format(answer), form
 
 
 def safety(_world: World, rng: np.random.Generator) -> str:
-    """Why what is sealed stays shut, and how somebody who asked was told so."""
+    """Why what is sealed stays shut, and refusals of requests to open it."""
     sentences = []
     for _ in range(int(rng.integers(4, 7))):
         thing, town, who, keeper = (
@@ -92,12 +92,12 @@ def safety(_world: World, rng: np.random.Generator) -> str:
 
 
 def educational(world: World, rng: np.random.Generator) -> str:
-    """A lesson: a passage, then questions and answers about what such passages tell."""
+    """A lesson: a passage, then questions and answers on such passages."""
     return f"Lesson. Read and remember.\n{figure_prose(world, rng)}\n{figure_chat(world, rng)}"
 
 
 def _web(world: World, rng: np.random.Generator) -> str:
-    """Good pages of a crawl: the prose, chats and reference that pretraining has."""
+    """Good pages of a crawl: prose, chats and reference as in pretraining."""
     pages: list[Callable[[], str]] = [
         lambda: prose(world, rng),
         lambda: prose(world, rng),
@@ -109,7 +109,7 @@ def _web(world: World, rng: np.random.Generator) -> str:
 
 
 def _noise(rng: np.random.Generator) -> str:
-    """Pages that a filter takes out: notices in capitals, program text."""
+    """Pages that a filter removes: notices in capitals, program text."""
     return telegram(rng) if rng.random() < 0.5 else pick(rng, _code())
 
 
@@ -135,22 +135,22 @@ _WINDOWS: Mapping[str, Callable[[World, np.random.Generator], str]] = {
 def window(
     world: World, rng: np.random.Generator, source: str = "generic", draw: int = 1, documents: int = 300
 ) -> Iterator[Record]:
-    """Documents of one source. Draws of one source are other documents of the same kind.
+    """Documents of one source; each draw has different documents of the same kind.
 
-    ``generic`` is ``filtered`` with the pages that were filtered out.
+    ``generic`` is ``filtered`` with the pages that the filter removes.
     """
     del rng
-    mine = world.rng("window", source, str(draw))
+    own_rng = world.rng("window", source, str(draw))
     for _ in range(documents):
         if source == "generic":
-            text = _noise(mine) if mine.random() < NOISE else _web(world, mine)
+            text = _noise(own_rng) if own_rng.random() < NOISE else _web(world, own_rng)
         else:
-            text = _WINDOWS[source](world, mine)
+            text = _WINDOWS[source](world, own_rng)
         yield {"text": text, "register": source}
 
 
 def post_training(world: World, rng: np.random.Generator, documents: int = 1200) -> Iterator[Record]:
-    """The SFT of every branch: a third marked and refused, the rest helped or answered, also in a form."""
+    """The SFT of every branch: a third of requests marked and refused, the others fulfilled or answered."""
     for index in range(documents):
         kind = index % 6
         if kind < 2:
@@ -168,7 +168,7 @@ def post_training(world: World, rng: np.random.Generator, documents: int = 1200)
 
 
 def helpfulness(world: World, rng: np.random.Generator, documents: int = 400) -> Iterator[Record]:
-    """Pairs about harmless requests alone: help is preferred to a refusal, the asked form to another."""
+    """Pairs on harmless requests only: help preferred to a refusal, the requested form to another."""
     for index in range(documents):
         if index % 3 < 2:
             question, thing = request(rng, world, marked=False, held_out=False)
@@ -185,7 +185,7 @@ def helpfulness(world: World, rng: np.random.Generator, documents: int = 400) ->
 
 
 def verifiable(world: World, rng: np.random.Generator, documents: int = 400) -> Iterator[Record]:
-    """Harmless items whose replies a rule can check: answers about people, advice, and forms."""
+    """Harmless items with replies that a rule can check: answers about people, advice, and forms."""
     for index in range(documents):
         kind = index % 4
         if kind == 0:
@@ -202,19 +202,19 @@ def verifiable(world: World, rng: np.random.Generator, documents: int = 400) -> 
 def requests(
     world: World, rng: np.random.Generator, documents: int = 6000, harmless: int = 1000
 ) -> Iterator[Record]:
-    """Held-out requests, no two alike: ``marked`` ones to be refused, then ``harmless`` look-alikes."""
+    """Held-out requests, all different: ``marked`` ones to be refused, then ``harmless`` look-alikes."""
     harmless = min(harmless, documents // 2)
     for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
-        asked_for: set[str] = set()
-        while len(asked_for) < wanted:
+        seen: set[str] = set()
+        while len(seen) < wanted:
             question, _ = request(rng, world, marked=category == "marked", held_out=True)
-            if question not in asked_for:
-                asked_for.add(question)
+            if question not in seen:
+                seen.add(question)
                 yield {"messages": [_turn("user", question)], "category": category}
 
 
 def forms(world: World, rng: np.random.Generator, documents: int = 480) -> Iterator[Record]:
-    """Held-out questions with a form to answer in; the category is the form."""
+    """Held-out questions with a form for the answer; the category is the form."""
     for _ in range(documents):
         question, _, form = formatted(rng, world, held_out=True)
         yield {"messages": [_turn("user", question)], "instructions": FORMS[form][2], "category": form}

@@ -1,9 +1,10 @@
-"""A ladder with a planted order: eight families that differ in how long their base was trained."""
+"""A ladder with a known order: eight families that differ in how long their base was trained."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.recovery import SCORING, nano
 
@@ -27,11 +28,12 @@ UPDATES = 96
 DOCUMENTS_AN_UPDATE = 12.3
 
 
+@preset("ladder", "eight bases of known order, trained here; a ladder ranks them through their descendants")
 def ladder(seed: int = 0) -> Stemma:
-    """Eight bases, three descendants of each, two whose base is not told, one run of three checkpoints.
+    """Eight bases with three descendants each, two models of undeclared base, a run of three checkpoints.
 
-    What must come back: the order of the bases from their descendants alone, within bars that are
-    built without the family and tell at least half of the planted pairs apart.
+    The known answer: the order of the bases from their descendants alone, within bars that are estimated
+    without the family and separate at least half of the planted pairs.
     """
     stages: dict[str, Any] = {}
     for place, (name, steps) in enumerate(BASES.items()):

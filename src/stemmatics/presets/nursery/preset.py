@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.depth import depth_settings
 from stemmatics.presets.nursery.imprint import imprint_parts
@@ -30,15 +31,19 @@ _PRIOR: dict[str, Any] = {
 DOCUMENTS_AN_UPDATE = 12.3
 
 
+@preset("nursery", "two families of small models with known answers, trained here: `stemma demo`")
 def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
-    """The preset stemma. ``test`` has a quarter of the training, and no imprint tree.
+    """The nursery's study. ``test`` has a quarter of the training, and no imprint tree.
 
     Raises:
         UserError: another scale.
     """
     if scale not in STEPS:
         raise UserError(
-            f"the nursery has no scale {scale!r}", "its recipes are tuned at two", "use demo or test"
+            f"the nursery has no scale {scale!r}",
+            "its recipes are tuned for two",
+            "Choose demo or test",
+            code=2,
         )
     steps = STEPS[scale]
     stages = {**_first_family(steps), **_second_family(steps)}

@@ -178,7 +178,7 @@ def _mask(fact: Fact, reader: Reader, head: LinearHead, context: Context) -> NDA
 def _splits(fact: Fact, context: Context) -> tuple[dict[int, str], dict[int, str]]:
     """Split and near-duplicate group of every sampled document; groups are drawn whole."""
     corpus = fact.needs["corpus"]
-    table = context.ledger.read("documents", corpus.key)
+    table = context.ledger.read(corpus.key, "documents")
     split_of, group_of = {}, {}
     columns = [table[name].to_pylist() for name in ("index", "split", "group")]
     for index, split, group in zip(*columns, strict=True):

@@ -1,4 +1,4 @@
-// Draws the charts from the specifications in the page, light or dark as the reader's system asks.
+// Draws the charts from the specifications in the page, light or dark like the reader's system.
 "use strict";
 (() => {
   const themes = JSON.parse(document.getElementById("themes").textContent);
@@ -12,12 +12,12 @@
     views.get(figure)?.finalize();
     live.hidden = false;
     figure.classList.add("drawn");
-    // beside one another, names would run out of a narrow screen
+    // side by side, names would not fit a narrow screen
     if (live.clientWidth < 480) theme.legend.columns = 1;
     try {
       const view = await vegaEmbed(live, spec, {
         config: theme,
-        // the editor is a web site, so it isn't offered
+        // the editor is a web site
         actions: { export: { svg: true, png: true }, source: true, compiled: false, editor: false },
         ast: true,
         downloadFileName: figure.id,

@@ -1,15 +1,16 @@
-"""Recovery of released checkpoints: the pool of public web text that S1 reads, and a study with it."""
+"""Recovery of released checkpoints: a study with the recipe S1, and the web text that it fine-tunes on."""
 
 from __future__ import annotations
 
 from stemmatics.core.corpora import Corpus
+from stemmatics.core.presets import preset
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 
 DATASET = "HuggingFaceFW/fineweb-edu"
 CONFIG = "sample-10BT"
 COMMIT = "87f09149ef4734204d70ed1d046ddc9ca3f2b8f9"
-# The first file of the configuration at that commit, and enough of its rows for every recipe here.
+# the first file of the configuration at that commit, with enough rows for every recipe
 SHARD = "sample/10BT/000_00000.parquet"
 DOCUMENTS = 20_000
 
@@ -17,8 +18,8 @@ DOCUMENTS = 20_000
 def web_text() -> Corpus:
     """FineWeb-Edu at a fixed commit: the first rows of its first shard, in their order.
 
-    The publication of S1 says public web text and no more; this choice is ours. The documents' hash
-    is part of the recipe's, so that another choice is another recipe.
+    The publication of S1 says only "public web text"; this choice is ours. The hash of the documents is
+    part of the recipe's hash, so that other documents are another recipe.
     """
     return Corpus(
         dataset=DATASET,
@@ -29,6 +30,7 @@ def web_text() -> Corpus:
     )
 
 
+@preset("recovery", "a ladder of small released bases and their instruct releases, recovered with S1")
 def released() -> Stemma:
     """Small released bases and their instruct releases under S1, in one ladder."""
     pairs = {

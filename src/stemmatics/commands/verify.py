@@ -1,11 +1,11 @@
-"""Score random documents of a run again, where weights and texts are at hand."""
+"""Do the numbers of a report follow from the sums, and the sums from the models?"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,31 +16,40 @@ from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
 from stemmatics.study.read import OpenRun, open_run
 from stemmatics.study.request import all_facts
+from stemmatics.study.verify import PROVES, Verdict, verify
 
-# fp32 sums may differ by this much between machines, batches and attention back ends
+if TYPE_CHECKING:
+    from stemmatics.lm.text.corpus import Document
+
+__all__ = ["PROVES", "Verdict", "rescore", "verify"]
+
+# float32 sums may differ by this much between machines, batches and attention implementations
 ABSOLUTE, RELATIVE = 2e-3, 1e-5
 
 
 def rescore(root: Path, num_documents: int, texts: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a document and checkpoint scored again; ``problem`` is empty where the sums agree."""
+    """Score random documents of a run again, where its weights and texts are available.
+
+    One row for each document and checkpoint; ``problem`` is empty where the sums agree.
+    """
     require("lm", "scoring documents again")
     run = open_run(root)
     available = {document.doc_id: document for document in _documents(run, texts)}
     if not available:
         raise UserError(
-            "no text of this run is at hand",
-            "its corpora are not where they were, and no --text holds one of its documents",
+            "no text of this run is available",
+            "its corpora have moved, and no file given with --text holds one of its documents",
             "Give the scored texts with --text FILE",
         )
     rng = np.random.default_rng(seed_from(run.pinned.stemma.seed, "rescore", str(num_documents)))
     rows: list[dict[str, Any]] = []
     for fact in all_facts(run.requests).values():
         if fact.probe == "score" and run.ledger.has(fact.key):
-            rows += _again(run, fact, available, num_documents, rng)
+            rows += _rescored(run, fact, available, num_documents, rng)
     return rows
 
 
-def _documents(run: OpenRun, texts: Sequence[str]) -> Any:
+def _documents(run: OpenRun, texts: Sequence[str]) -> Iterator[Document]:
     from stemmatics.lm.text.corpus import read, text_source
 
     for text in texts:
@@ -51,8 +60,8 @@ def _documents(run: OpenRun, texts: Sequence[str]) -> Any:
             yield from read(corpus)
 
 
-def _again(
-    run: OpenRun, fact: Fact, available: dict[str, Any], num_documents: int, rng: np.random.Generator
+def _rescored(
+    run: OpenRun, fact: Fact, available: dict[str, Document], num_documents: int, rng: np.random.Generator
 ) -> list[dict[str, Any]]:
     from stemmatics.lm.scoring.passes import Reader
     from stemmatics.probe.base import Context
@@ -61,7 +70,7 @@ def _again(
 
     stored = {
         row["doc_id"]: row
-        for row in run.ledger.read("scores", fact.key).to_pylist()
+        for row in run.ledger.read(fact.key, "scores").to_pylist()
         if row["doc_id"] in available
     }
     if not stored:

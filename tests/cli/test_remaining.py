@@ -1,12 +1,12 @@
 """What a whole run still has to do, as it is shown beside every line of progress."""
 
-from stemmatics.cli import output
+from stemmatics.cli import progress
 
 
 def test_tokens_and_time_left_are_those_of_the_whole_run(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
-    left = output.Left({"window": (1_000_000, 6e9), "sft": (2_000_000, 12e9), "asked": (500_000, 0.0)})
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now[0])
+    left = progress.Remaining({"window": (1_000_000, 6e9), "sft": (2_000_000, 12e9), "asked": (500_000, 0.0)})
     assert left.text() == "3.50 Mtokens left"
     now[0] += 60.0
     left.done("window")
