@@ -44,7 +44,7 @@ class Judged:
 
 def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     items = list(records_of(fact.needs["corpus"])())
-    tokenizer = TextTokenizer(loaded.tokenizer)
+    tokenizer = loaded.text_tokenizer
     prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
     replies = list(
         generate(

@@ -39,7 +39,7 @@ class Replies:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        tokenizer = TextTokenizer(loaded.tokenizer)
+        tokenizer = loaded.text_tokenizer
         yield from each(
             facts, lambda fact: Made(fact, {"items": self._items(fact, loaded, tokenizer, context)})
         )

@@ -23,7 +23,7 @@ def judgements(judge: Loaded, exchanges: Sequence[tuple[str, str]], *, token_bud
 
     The judge replies greedily, under its chat template if it has one.
     """
-    tokenizer = TextTokenizer(judge.tokenizer)
+    tokenizer = judge.text_tokenizer
     prompts = []
     for request, reply in exchanges:
         text = QUESTION.format(request=request, reply=reply)
