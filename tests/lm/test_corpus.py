@@ -132,7 +132,7 @@ def test_generators_are_found_by_entry_point(monkeypatch):
     assert [(d.text, d.source, d.row) for d in documents] == [("p 3", "numbered", 0), ("0", "numbered", 1)]
     with pytest.raises(UserError, match=r"can't be called.*seed"):
         texts_of(Corpus(generator="numbered", params={"part": "p"}))
-    with pytest.raises(UserError, match=r"unknown generator 'other'. installed: numbered"):
+    with pytest.raises(UserError, match=r"unknown generator 'other'. Installed: numbered"):
         texts_of(Corpus(generator="other"))
 
 
@@ -154,7 +154,7 @@ def test_hub_datasets_are_streamed_as_named(monkeypatch):
         ("b", "org/name:test", 1),
     ]
     assert calls == [(("org/name", "conf"), {"split": "test", "revision": "abc", "streaming": True})]
-    with pytest.raises(UserError, match=r"org/name:none. Unknown split. check name"):
+    with pytest.raises(UserError, match=r"org/name:none. Unknown split. Check name"):
         texts_of(text_source("org/name:none"))
 
 

@@ -61,7 +61,7 @@ def test_blank_lines_are_skipped_and_rows_count_lines(tmp_path):
 WRONG_RECORDS = {
     "other field": ('{"id": 3, "content": "x"}', "no field 'text'.*id, content.*--field content"),
     "odd field": ('{"id": 3, "inhalt": "x"}', "--field inhalt"),
-    "no text": ('{"id": 3}', "its fields: id"),
+    "no text": ('{"id": 3}', "Its fields: id"),
     "null": ('{"text": null}', "not text.*null"),
     "number": ('{"text": 3}', "not text.*int"),
     "not JSON": ('{"text": ', "is not JSON"),
@@ -86,7 +86,7 @@ def test_missing_parquet_column_is_named(tmp_path):
     with pytest.raises(UserError, match=r"a.parquet row 1 has no field 'text'.*content, id.*--field content"):
         texts_of(Corpus(path=[str(tmp_path / "a.parquet")]))
     pq.write_table(pa.table({"text": ["x", None]}), tmp_path / "b.parquet")
-    with pytest.raises(UserError, match=r"'text' of b.parquet row 2 is not text. it is null"):
+    with pytest.raises(UserError, match=r"'text' of b.parquet row 2 is not text. It is null"):
         texts_of(Corpus(path=[str(tmp_path / "b.parquet")]))
 
 
@@ -101,7 +101,7 @@ def test_bytes_that_are_not_utf8(tmp_path):
         ("c.parquet", "c.parquet row 2"),
     ]:
         source = Corpus(path=[str(tmp_path / name)])
-        with pytest.raises(UserError, match=f"{location} is not UTF-8. byte 0xff"):
+        with pytest.raises(UserError, match=f"{location} is not UTF-8. Byte 0xff"):
             texts_of(source)
         last = list(read(source, errors="replace"))[-1]
         assert "\ufffd" in last.text

@@ -93,11 +93,11 @@ class StoredTables:
         """Adds requests; ``refused`` has 1 for each that was refused. ``correct`` says the opposite."""
         self.items(fact, category, [("refusal" if value else "answer", int(not value)) for value in refused])
 
-    def losses(self, fact, nll_sums, num_bytes):
-        """The sums of a loss on documents of their own groups."""
+    def losses(self, fact, nll_sums, num_bytes, groups=None):
+        """The sums of a loss on documents, each its own group unless ``groups`` says otherwise."""
         documents = [
-            {"index": index, "doc_id": f"d{index}", "register": "news", "group": f"g{index}", "flags": []}
-            for index in range(len(nll_sums))
+            {"index": index, "doc_id": f"d{index}", "register": "news", "group": group, "flags": []}
+            for index, group in enumerate(groups or [f"g{index}" for index in range(len(nll_sums))])
         ]
         self.write(fact.needs["corpus"], "documents", documents, CORPUS.tables["documents"])
         scores = [

@@ -110,11 +110,11 @@ def make_study(checkpoints, *, num_bytes=BYTES, registers=None, groups=None, **s
     return study
 
 
-def pairs_study(residuals, *, bases, **settings):
+def pairs_study(residuals, *, bases, hard=0.0, **settings):
     """One base a family and its descendants, all documents alike: ``residuals[family]`` of its descendants.
 
     Base ``b-FAMILY`` has the loss ``bases[family]`` after the fine-tune, descendant ``d-FAMILY-0`` as much
-    and its residual.
+    and its residual. ``hard`` is added to every loss: one number a document makes documents differ.
     """
     checkpoints = {}
     for family, own in residuals.items():
@@ -123,9 +123,9 @@ def pairs_study(residuals, *, bases, **settings):
             checkpoints[f"d-{family}-{number}"] = {"base": f"b-{family}", "regime": "sft"}
     study = make_study(checkpoints, **settings)
     for family, own in residuals.items():
-        study.add_arm(f"b-{family}", [bases[family]])
+        study.add_arm(f"b-{family}", [bases[family] + hard])
         for number, residual in enumerate(own):
-            study.add_arm(f"d-{family}-{number}", [bases[family] + residual])
+            study.add_arm(f"d-{family}-{number}", [bases[family] + residual + hard])
     return study
 
 

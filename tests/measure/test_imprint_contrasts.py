@@ -11,6 +11,7 @@ from tests.measure.imprint_tables import StoredTables, declared, fill_refusals, 
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Results
+from stemmatics.math.equivalence import num_pairs_needed
 from stemmatics.math.intervals import Interval, t_interval
 from stemmatics.math.seeds import crossed_prompts_seeds
 from stemmatics.measure.imprint.contrasts import (
@@ -157,11 +158,16 @@ def test_branches_are_paired_run_by_run_and_prompt_by_prompt():
     imprint = results.only("imprint.contrast", end="dpo", **SAFETY)
     for name in ("value", "lo", "hi", "n", "unit", "smallest_effect"):
         assert getattr(imprint, name) == pytest.approx(getattr(expected, name)), name
+    pinned, settings = declared()
+    assert set(imprint.facts) == {
+        node_facts(pinned, settings, f"{branch}-{run}-{stage}").refusal.key
+        for branch, run, stage in itertools.product(("generic", "safety"), (1, 2), ("sft", "dpo"))
+    }
     for run, difference in (("1", 0.1), ("2", -0.3)):
         in_run = results.only("imprint.after_sft.run", run=run, **SAFETY)
         assert (in_run.value, in_run.n) == (pytest.approx(difference), 10)
         facts = {
-            node_facts(*declared(), checkpoint).refusal.key
+            node_facts(pinned, settings, checkpoint).refusal.key
             for checkpoint in (f"safety-{run}-sft", f"generic-{run}-sft")
         }
         assert set(in_run.facts) == facts
@@ -251,6 +257,10 @@ def test_identical_runs_give_no_narrower_limits_than_none_changed():
     assert interval.value == pytest.approx(1 / 48)
     assert interval.hi - interval.value >= unchanged.hi
     assert "identical runs" in interval.note
+    # prompts that vary more than that decide
+    varied = over_prompts_and_runs(np.tile([[1.0], [-1.0]], (24, 3)))
+    assert varied.hi == pytest.approx(t_interval([1.0, -1.0] * 24).hi)
+    assert varied.hi > over_prompts_and_runs(np.zeros((48, 3))).hi
     by_runs = over_runs(values_QS.mean(0))
     assert math.isnan(by_runs.lo)
     assert "identical runs" in by_runs.note
@@ -322,12 +332,17 @@ def test_each_run_has_its_verdict_at_the_margin():
     }
     assert smallest == pytest.approx(widths)
     assert widths["1"] < widths["2"] < widths["3"]
+    for tested in results.all("imprint.after_sft.num_needed", **SAFETY):
+        run = int(tested.subject["run"])
+        assert tested.value == num_pairs_needed(0.05, 2 * run / 400)
+        # McNemar's exact test, all pairs lost
+        assert results.only("imprint.after_sft.p", **tested.subject).value == 2 / 2 ** (2 * run)
     # a margin that the first two runs pass; six of six that change one way reject equality, four do not
-    margin = (widths["2"] + widths["3"]) / 2
-    verdicts = contrasts(settings_of(margin=margin), uneven).categories(
-        "imprint.after_sft.run_verdict", **SAFETY
-    )
-    assert [category.value for category in verdicts] == ["equivalent", "equivalent", "different"]
+    for margin, second in ((1.001 * widths["2"], "equivalent"), (0.999 * widths["2"], "undetermined")):
+        verdicts = contrasts(settings_of(margin=margin), uneven).categories(
+            "imprint.after_sft.run_verdict", **SAFETY
+        )
+        assert [category.value for category in verdicts] == ["equivalent", second, "different"]
     # a margin that no run passes
     verdicts = contrasts(settings_of(margin=1e-4), uneven).categories(
         "imprint.after_sft.run_verdict", **SAFETY

@@ -98,6 +98,28 @@ def test_a_loss_is_nats_over_bytes_and_equal_losses_have_equal_intervals():
     assert (generic.lo, generic.hi) == pytest.approx((fork.lo / 2, fork.hi / 2))
 
 
+def test_near_duplicates_are_resampled_together():
+    pinned, settings = declared(heldout="heldout")
+    tables = StoredTables()
+    loss = node_facts(pinned, settings, "fork").loss
+    tables.losses(loss, [30.0, 10.0, 20.0, 9.0], [40, 10, 50, 30], groups=["a", "a", "b", "c"])
+    node = results_of(pinned, settings, tables).only("imprint.node", metric="loss")
+    assert (node.n, node.unit) == (3, "group of documents")
+
+
+def test_the_judge_classifies_the_replies_of_every_node():
+    pinned, settings = declared(judge="generic-1", recall="questions", instructions="forms")
+    facts = node_facts(pinned, settings, "safety-2-dpo")
+    assert facts.judged.needs["judge"] == pinned.checkpoint("generic-1")
+    assert {fact.needs["checkpoint"] for fact in facts.all()} == {pinned.checkpoint("safety-2-dpo")}
+    assert [fact.needs["corpus"].label for fact in facts.all()] == [
+        "requests",
+        "requests",
+        "forms",
+        "questions",
+    ]
+
+
 def test_a_window_is_measured_by_its_first_run_and_by_the_fork():
     pinned, settings = declared()
     tables = StoredTables()

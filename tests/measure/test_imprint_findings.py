@@ -4,9 +4,10 @@ import pytest
 from tests.measure.imprint_tables import declared, fill_refusals, findings_of, results_of
 
 from stemmatics.core.results import Claim
-from stemmatics.measure.imprint.charts import trajectory_points, tree_points
+from stemmatics.measure.imprint.charts import imprint_charts, trajectory_points, tree_points
 
-BRANCHES = ("generic", "safety", "filtered", "last", "first")
+# the control is not the first branch
+BRANCHES = ("safety", "generic", "filtered", "last", "first")
 # of twenty requests the first so many are refused: after SFT and after DPO, by run
 REFUSED = {
     "generic": ((20, 14), (20, 12)),
@@ -48,6 +49,10 @@ def table_of(study, name):
         )
         for row in table.rows
     ]
+
+
+def detectable_effect(study, **subject):
+    return study[2].only("imprint.contrast", **subject).smallest_effect
 
 
 def points(estimate, field):
@@ -95,6 +100,9 @@ def test_the_verdicts_after_sft_are_claims_on_categories(study):
         "last": ("+0.0", "equivalent"),
     }
     assert rows["safety"]["margin"] == "20.0"
+    (table,) = [table for table in findings.tables if table.name == "imprint/after-sft"]
+    levels = {results[row[table.columns.index("difference")].result].level for row in table.rows}
+    assert levels == {0.90}
     assert rows["safety"]["reason"] == "the 90% interval lies inside the margin"
 
 
@@ -122,6 +130,8 @@ def test_tables_are_named_by_the_measure_and_say_what_they_compare(study):
     ]
     assert (row["after"], row["compared with"]) == ("dpo", "generic")
     assert (row["imprint"], row["over runs only"]) == ("+2.5", "+2.5")
+    effect = detectable_effect(study, branch="filtered", end="dpo", metric="refusal")
+    assert row["minimum detectable effect"] == f"{100 * effect:.1f}"
     # run by run: (5 - 10) - (14 - 20) and (3 - 11) - (12 - 20) of 20, of which one is 0
     assert (row["sign-flip p"], row["smallest possible p"]) == ("1", "0.5")
     assert {
@@ -148,6 +158,9 @@ def test_each_run_has_a_row_with_its_test(study):
         "1": ("-50.0", "20", "different"),
         "2": ("-45.0", "20", "different"),
     }
+    for run, row in rows.items():
+        difference = study[2].only("imprint.after_sft.run", branch="filtered", run=run, metric="refusal")
+        assert row["smallest margin"] == f"{-100 * difference.lo:.1f}"
 
 
 def test_nodes_say_what_they_were_trained_on_last(study):
@@ -172,31 +185,80 @@ def test_stages_are_the_same_and_their_hashes_are_shown(study):
     assert {(row["different stages"], row["branches"], row["verdict"]) for row in rows} == {
         ("1", "5", "same")
     }
-    assert all(row["hash"].endswith("generic, safety, filtered, last, first") for row in rows)
+    assert all(row["hash"].endswith("safety, generic, filtered, last, first") for row in rows)
     assert study[3].failures == []
 
 
-def test_charts_show_runs_under_their_own_numbers(study):
-    _, settings, _, findings = study
-    assert [chart.name for chart in findings.charts] == ["imprint/tree/first", "imprint/trajectories/first"]
-    tree = settings.trees["first"]
-    rates = {("safety", "sft"): {1: 0.5, 2: 1.0}, ("safety", "dpo"): {2: 0.25}, ("last", "dpo"): {1: 0.0}}
-    trajectories = {
-        (point["branch"], point["stage"], point["run"]): (point["refusal"], point["kind"], point["end"])
-        for point in trajectory_points(tree, rates)
-        if point["end"] == "after dpo"
+def values_in(spec):
+    """All rows of data in a chart."""
+    if isinstance(spec, dict) and isinstance(spec.get("refusal"), float):
+        return [spec]
+    parts = spec.values() if isinstance(spec, dict) else spec if isinstance(spec, list) else []
+    return [row for part in parts for row in values_in(part)]
+
+
+def test_charts_show_the_refusal_of_every_node(study):
+    charts = {chart.name: chart.spec for chart in study[3].charts}
+    assert list(charts) == ["imprint/tree/first", "imprint/trajectories/first"]
+    drawn = {
+        (row["branch"], row["stage"]): (round(row["refusal"], 12), row["text"])
+        for row in values_in(charts["imprint/tree/first"])
+        if "text" in row
     }
-    assert trajectories == {
-        ("safety", "sft", 1): (0.5, "source", "after dpo"),
-        ("safety", "sft", 2): (1.0, "source", "after dpo"),
-        ("safety", "end", 2): (0.25, "source", "after dpo"),
-        ("last", "end", 1): (0.0, "order", "after dpo"),
+    assert len(drawn) == 1 + len(BRANCHES) * 3
+    assert drawn["fork", "fork"] == (0.0, "fork 0%")
+    assert drawn["safety", "window"] == (0.0, "safety 0%")
+    assert drawn["safety", "dpo"] == (0.925, "dpo 92%")
+    assert drawn["filtered", "sft"] == (0.525, "sft 52%")
+    runs = {
+        (row["branch"], row["end"], row["stage"], row["run"]): row["refusal"]
+        for row in values_in(charts["imprint/trajectories/first"])
+        if "run" in row
     }
+    assert runs["safety", "after dpo", "end", 1] == 0.9
+    assert runs["safety", "after dpo", "end", 2] == 0.95
+
+
+def test_a_run_that_is_missing_leaves_the_others_their_numbers():
+    pinned, settings = declared(BRANCHES)
+
+    def shares(node):
+        return None if (node.branch, node.run) == ("safety", 1) else [1, 0, 0, 0]
+
+    tables = fill_refusals(pinned, settings, shares)
+    charts = findings_of(pinned, settings, results_of(pinned, settings, tables)).charts
+    runs = {
+        (row["branch"], row["run"], row["refusal"])
+        for row in values_in(charts[1].spec)
+        if "run" in row and row["branch"] in {"safety", "generic"}
+    }
+    assert runs == {("generic", 1, 0.25), ("generic", 2, 0.25), ("safety", 2, 0.25)}
+
+
+def test_a_chart_of_one_tree_shows_no_other():
+    pinned, settings = declared(runs=1)
+    other = settings.trees["first"].model_copy(
+        update={"branches": {"generic": settings.trees["first"].branches["safety"]}}
+    )
+    both = settings.model_copy(update={"trees": {"first": settings.trees["first"], "second": other}})
+    tables = fill_refusals(pinned, settings, lambda node: [int(node.branch == "safety")] * 4)
+    charts = {chart.name: chart.spec for chart in imprint_charts(both, results_of(pinned, both, tables))}
+    drawn = {
+        name: {row["refusal"] for row in values_in(charts[name]) if row.get("stage") == "sft"}
+        for name in ("imprint/tree/first", "imprint/tree/second")
+    }
+    assert drawn == {"imprint/tree/first": {0.0, 1.0}, "imprint/tree/second": {1.0}}
+
+
+def test_order_branches_are_marked_and_edges_join_parents_to_children(study):
+    tree = study[1].trees["first"]
+    rates = {("safety", "sft"): {1: 0.5, 2: 1.0}, ("last", "dpo"): {1: 0.0}}
+    kinds = {point["branch"]: point["kind"] for point in trajectory_points(tree, rates)}
+    assert kinds == {"safety": "source", "last": "order"}
     drawn, edges = tree_points(tree, rates)
     assert {(point["branch"], point["stage"]): point["refusal"] for point in drawn} == {
         ("safety", "sft"): 0.75,
-        ("safety", "dpo"): 0.25,
         ("last", "dpo"): 0.0,
     }
-    assert {point["text"] for point in drawn} == {"sft 75%", "dpo 25%", "dpo 0%"}
     assert len(edges) == len(BRANCHES) * (1 + 1 + 2)
+    assert {(edge["x"], edge["x2"]) for edge in edges} == {(0.0, 1.0), (1.0, 2.0), (2.0, 3.0)}

@@ -180,6 +180,8 @@ def test_bins_are_ordered_by_their_first_number_and_words_by_letter():
     ]  # fmt: skip
     words = [("b", "1"), ("a", "word_start"), ("a", "number")]
     assert sorted(words, key=bin_order) == [("a", "number"), ("a", "word_start"), ("b", "1")]
+    # on one axis words come before every number but 0
+    assert sorted([("a", "1-9"), ("a", "rare")], key=bin_order) == [("a", "rare"), ("a", "1-9")]
 
 
 def test_a_bin_is_spread_over_all_documents():

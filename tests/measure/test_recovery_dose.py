@@ -25,6 +25,13 @@ def test_the_slope_is_that_of_least_squares_on_the_position():
     assert found.only("recovery.dose.smallest_p").value == pytest.approx(2 / 24)
 
 
+def test_the_rank_test_is_exact():
+    found = dose_of({"a": 1.0, "b": 1.1, "c": 1.5, "d": 1.4}, list("abcd"))
+    # of 24 orders, 4 have at most one pair out of order, and 4 at most one in order
+    assert found.only("recovery.dose.p").value == pytest.approx(8 / 24)
+    assert found.only("recovery.dose.smallest_p").value == pytest.approx(2 / 24)
+
+
 def test_the_order_is_that_of_the_trajectory():
     found = dose_of({"a": 1.0, "b": 1.1, "c": 1.4}, ["c", "b", "a"])
     assert found.only("recovery.dose").value == pytest.approx(-0.2)

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-from tests.measure.recovery_by_hand import REGISTRY, TEXT, make_study, results_of
+from tests.measure.recovery_by_hand import REGISTRY, TEXT, make_study, pairs_study, results_of
 
 from stemmatics.measure.recovery.ladder import ladder_results
 from stemmatics.measure.recovery.offsets import (
@@ -115,7 +115,10 @@ def test_a_blind_prediction_is_compared_with_what_was_measured(measured, covered
 
 
 def uncertainty_study():
-    """Two bases and two releases of one pipeline whose residuals are 0.01 and 0.03."""
+    """Two bases and two releases of one pipeline whose residuals are 0.01 and 0.03.
+
+    Some documents are harder than others, for every arm alike.
+    """
     study = make_study(
         {
             "a": {"regime": "base"},
@@ -125,10 +128,11 @@ def uncertainty_study():
         },
         base_runs=2,
     )
-    study.add_arm("a", [0.99, 1.01])
-    study.add_arm("b", [1.99, 2.01])
-    study.add_arm("a-sft", [1.01])
-    study.add_arm("b-sft", [2.03])
+    hard_N = np.array([0.3, -0.3, 0.2, -0.2])
+    study.add_arm("a", [0.99 + hard_N, 1.01 + hard_N])
+    study.add_arm("b", [1.99 + hard_N, 2.01 + hard_N])
+    study.add_arm("a-sft", [1.01 + hard_N])
+    study.add_arm("b-sft", [2.03 + hard_N])
     return study
 
 
@@ -151,7 +155,7 @@ def test_two_releases_of_one_pipeline_differ_by_the_square_root_of_two():
 def test_half_widths_of_bases_and_of_a_pair_hold_the_run_noise():
     found = uncertainty_of(uncertainty_study())
     deviation, quantile = 0.02 / math.sqrt(2), stats.t.ppf(0.975, 2)
-    # documents are all alike: two arms of two runs, and two runs against one
+    # documents cancel in the difference: two arms of two runs, and two runs against one
     bases = found.only("recovery.uncertainty", comparison="two-bases")
     assert bases.value == pytest.approx(quantile * deviation * math.sqrt(1 / 2 + 1 / 2))
     assert bases.n == 1
@@ -183,3 +187,18 @@ def test_another_corpus_is_judged_by_the_order_of_the_models_on_both():
     rho = found.only("recovery.uncertainty.corpus")
     assert (rho.value, rho.n) == (pytest.approx(0.8), 4)
     assert found.category("recovery.uncertainty.source").value == "this run"
+
+
+def test_the_bar_for_an_unknown_base_is_measured_by_recipe_class():
+    residuals = {"a": [0.00] * 3, "b": [0.01] * 3, "c": [0.02] * 3, "d": [0.10] * 3}
+    study = pairs_study(residuals, bases=dict.fromkeys("abcd", 1.0))
+    found = uncertainty_of(study)
+    # all are ordinary: the largest left-out error is that of d, .10 less the mean of 0, .01 and .02
+    width = found.only("recovery.uncertainty", comparison="other-labs")
+    assert (width.value, width.level, width.n) == (pytest.approx(0.09), 0.9, 12)
+    assert found.category("recovery.uncertainty.source", comparison="other-labs").value == "this run"
+    distilled = found.category("recovery.uncertainty.source", comparison="other-labs-distilled")
+    assert (distilled.value, distilled.reason) == (
+        "published default",
+        "too few distilled pairs or families for a bar",
+    )

@@ -87,7 +87,7 @@ def test_tables_and_charts_are_named_by_measure_and_corpus(presented):
         *(f"recovery/{part}/{TEXT}" for part in parts),
         "recovery/recall",
     ]
-    assert [chart.name for chart in findings.charts] == [
+    assert [chart.name for chart in findings.draw()] == [
         f"recovery/{part}/{TEXT}" for part in ("ladder", "residual", "agreement")
     ]
 
@@ -169,7 +169,7 @@ def test_prose_holds_no_digit_that_is_no_claim(presented):
         literal for sentence in findings.sentences for literal, *_ in string.Formatter().parse(sentence.text)
     ]
     prose += [text for table in findings.tables for text in (table.title, table.note)]
-    prose += [text for chart in findings.charts for text in (chart.title, chart.caption)]
+    prose += [text for chart in findings.draw() for text in (chart.title, chart.caption)]
     # what stands in `backticks` is code
     outside = [re.sub(r"`[^`]+`", "", text) for text in prose]
     assert [text for text in outside if any(character.isdigit() for character in text)] == []
@@ -181,6 +181,17 @@ def test_what_cannot_be_trusted_is_named(presented):
         f"the pool pool shares documents with {TEXT}",
         "failed: one of its arms failed; run the study again with --retry-failed",
     ]
+
+
+@pytest.mark.parametrize("residual", [0.001, -0.001])
+def test_an_interval_that_holds_zero_cannot_be_distinguished(residual):
+    study = pairs_study({"a": [residual]}, bases={"a": 1.0})
+    study.add_arm("d-a-0", [1.0 + residual + np.array([0.3, -0.3, 0.1, 0.0])])
+    results, findings = present(study)
+    (line,) = [
+        text for text in (each.plain(results) for each in findings.sentences) if text.startswith("d-a-0")
+    ]
+    assert line.startswith("d-a-0 cannot be distinguished from b-a after both were fine-tuned")
 
 
 def test_below_its_base_and_without_items_is_said_too():
@@ -205,7 +216,7 @@ def test_every_cell_of_a_table_is_a_name_or_a_claim(presented):
 
 def test_charts_hold_the_numbers_of_the_results(presented):
     results, findings = presented
-    charts = {chart.name: chart.spec for chart in findings.charts}
+    charts = {chart.name: chart.spec for chart in findings.draw()}
     points = [point for data in _data(charts[f"recovery/ladder/{TEXT}"]) for point in data]
     loose = {point["kind"]: point["value"] for point in points if point["checkpoint"] == "loose"}
     assert loose == pytest.approx({"as released": 1.3, "re-based": 1.2, "base, estimated": 1.2 - 0.01525})

@@ -152,7 +152,8 @@ def test_each_register_has_its_own_residual():
 
 
 def test_a_checkpoint_that_is_not_comparable_is_refused_with_the_reason():
-    study = make_study({**CHECKPOINTS, "half": {"regime": "sft"}, "failed": {"regime": "sft"}})
+    other = {"base": "base", "regime": "sft"}
+    study = make_study({**CHECKPOINTS, "half": other, "failed": other})
     study.add_arm("base", [1.0])
     study.add_arm("tuned", [1.1])
     study.add_arm("half", [1.1])
@@ -160,6 +161,7 @@ def test_a_checkpoint_that_is_not_comparable_is_refused_with_the_reason():
     study.add_scores("failed", 1.2)
     losses = study.losses()
     assert losses.names == ["base", "tuned"]
+    assert list(read(study)) == [PAIR]
     found = results_of(pool_results(study.arms, losses, study))
     reasons = {refusal.subject["checkpoint"]: refusal for refusal in found.refusals("recovery.refused")}
     assert set(reasons) == {"half", "failed"}

@@ -131,7 +131,7 @@ def test_a_correction_whose_sources_are_gone_says_which(done, tmp_path, monkeypa
     assert (ran.code, ran.out) == (1, "")
     error = ran.err.splitlines()[-1]
     assert error.startswith("error: the correction of hot on text, which is no longer in the cache")
-    assert "weights 'base' failed" in error
+    assert "The fact weights 'base' failed: " in error
     assert str(tmp_path / "nowhere") in error
 
 
@@ -175,7 +175,7 @@ def test_the_matched_damage_is_written_as_a_checkpoint(folder, tiny, tmp_path, s
     assert json.loads((out / "floor.json").read_text())["kind"] == kind
     again = stemma_command(*command)
     assert again.code == 1
-    assert "nothing is overwritten" in again.err
+    assert "Nothing is overwritten" in again.err
 
 
 def test_a_damaged_base_is_a_fact_like_any_other(done, folder, tmp_path, monkeypatch, stemma_command):

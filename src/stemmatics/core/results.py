@@ -21,9 +21,9 @@ def result_id(quantity: str, subject: Mapping[str, str]) -> str:
 class Estimate:
     """A number with its interval and the facts that it came from.
 
-    ``quantity`` names what it is (``loss.native``), ``subject`` says of what (pair, corpus,
-    register …; strings only). ``unit`` is what was resampled, ``units`` what the value is
-    counted in. Unknown numbers are NaN. ``note`` is for readers; nothing parses it.
+    ``quantity`` names what it is (``loss.native``), ``subject`` what it is about (pair, corpus,
+    register …; strings only). ``unit`` is what was resampled, ``units`` the unit of the value.
+    Unknown numbers are NaN. ``note`` is for readers; nothing parses it.
     """
 
     measure: str
@@ -83,7 +83,7 @@ class Category:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A number that is not given, why, and what would help."""
+    """A number that is withheld, why, and what would help."""
 
     measure: str
     quantity: str
@@ -150,20 +150,22 @@ class Results(Mapping[str, Result]):
 
     def all(self, quantity: str, /, **subject: str) -> list[Estimate]:
         """Estimates of a quantity."""
-        return [one for one in self._named(quantity, subject) if isinstance(one, Estimate)]
+        return [result for result in self._named(quantity, subject) if isinstance(result, Estimate)]
 
     def find(self, quantity: str, /, **subject: str) -> Estimate | None:
         """The first estimate of a quantity; None if there is none."""
-        return next((one for one in self._named(quantity, subject) if isinstance(one, Estimate)), None)
+        return next(
+            (result for result in self._named(quantity, subject) if isinstance(result, Estimate)), None
+        )
 
     def only(self, quantity: str, /, **subject: str) -> Estimate:
-        """The one estimate of a quantity. Raises ValueError if there is none or several."""
+        """The only estimate of a quantity. Raises ValueError if there is none or several."""
         (estimate,) = self.all(quantity, **subject)
         return estimate
 
     def categories(self, quantity: str, /, **subject: str) -> list[Category]:
         """Categories of a quantity."""
-        return [one for one in self._named(quantity, subject) if isinstance(one, Category)]
+        return [result for result in self._named(quantity, subject) if isinstance(result, Category)]
 
     def category(self, quantity: str, /, **subject: str) -> Category | None:
         """The first category of a quantity; None if there is none."""
@@ -172,7 +174,7 @@ class Results(Mapping[str, Result]):
     def refusals(self, quantity: str | None = None, /, **subject: str) -> list[Refusal]:
         """Refusals of a quantity, or all."""
         among = self._by_id.values() if quantity is None else self._by_quantity.get(quantity, [])
-        return [one for one in _matching(among, subject) if isinstance(one, Refusal)]
+        return [result for result in _matching(among, subject) if isinstance(result, Refusal)]
 
     def refusal(self, quantity: str, /, **subject: str) -> Refusal | None:
         """The first refusal of a quantity; None if there is none."""
@@ -180,7 +182,7 @@ class Results(Mapping[str, Result]):
 
     def estimates(self) -> list[Estimate]:
         """All estimates."""
-        return [one for one in self._by_id.values() if isinstance(one, Estimate)]
+        return [result for result in self._by_id.values() if isinstance(result, Estimate)]
 
     def _named(self, quantity: str, subject: Mapping[str, str]) -> Iterator[Result]:
         return _matching(self._by_quantity.get(quantity, []), subject)

@@ -44,7 +44,7 @@ def made_in_scratch(
             first = next(fact for key, fact in plan.facts.items() if key in failed)
             raise UserError(
                 f"{what} can't be made",
-                f"{first.probe} {first.label!r} failed: {failed[first.key]}",
+                f"the fact {first.probe} {first.label!r} failed: {failed[first.key]}",
                 "Solve that and run the command again",
             )
         yield ledger

@@ -36,7 +36,7 @@ def score(
     frequencies: NDArray[np.int64] | None = None,
     on_event: Callable[[Event], None] | None = None,
 ) -> Iterator[DocumentSums]:
-    """Sums of each document, in input order, in memory that does not grow with the corpus.
+    """Sums of each document, in input order; memory does not grow with the corpus.
 
     Args:
         model: a causal model of transformers, on its device and in its dtype.
@@ -54,13 +54,9 @@ def score(
         on_event: called with events: ``progress`` (tokens done, total if known),
             ``out_of_memory``, ``warning``, ``non_finite``.
 
-    Yields:
-        One row per document, including empty ones. A document whose loss is not finite is flagged
-        ``non_finite`` and has NaN sums; callers must then not report success.
-
-    Raises:
-        UserError: an id is not in the model, windows do not fit, the model is not causal, or a single
-            window does not fit into memory.
+    A document whose loss is not finite is flagged ``non_finite`` and has NaN sums; callers must then
+    not report success. Raises UserError if an id is not in the model, windows do not fit, the model is
+    not causal, or a single window does not fit into memory.
     """
     requested = frozenset(want)
     if not requested <= OUTPUTS:

@@ -20,7 +20,7 @@ from stemmatics.math.ranks import (
     rank_reversals,
     spearman,
 )
-from stemmatics.math.rates import NUM_RESAMPLES, loss_rates, paired_differences
+from stemmatics.math.rates import NUM_RESAMPLES, Settings, loss_rates, paired_differences
 
 
 @dataclass(frozen=True)
@@ -74,22 +74,13 @@ def ladder(
             "a ladder is made from every model's loss on every document",
             "score all models on the same documents",
         )
-    rebased = loss_rates(
-        nll_DM, bytes_D, rng=rng, groups=document_groups, level=level, num_resamples=num_resamples
-    )
+    settings: Settings = {
+        "rng": rng, "groups": document_groups, "level": level, "num_resamples": num_resamples
+    }  # fmt: skip
+    rebased = loss_rates(nll_DM, bytes_D, **settings)
     first, second = np.triu_indices(len(names), k=1)
     intervals = (
-        paired_differences(
-            nll_DM[:, first],
-            nll_DM[:, second],
-            bytes_D,
-            rng=rng,
-            groups=document_groups,
-            level=level,
-            num_resamples=num_resamples,
-        )
-        if first.size
-        else []
+        paired_differences(nll_DM[:, first], nll_DM[:, second], bytes_D, **settings) if first.size else []
     )
     differences = dict(zip(zip(first.tolist(), second.tolist(), strict=True), intervals, strict=True))
     rebased_M = np.array([interval.value for interval in rebased])

@@ -43,6 +43,6 @@ class RecoveryMeasure:
         return Findings(
             sentences(arms, results),
             tables_of(arms.corpora, results),
-            charts(arms.corpora, results),
+            lambda: charts(arms.corpora, results),
             failures(arms.corpora, results),
         )
