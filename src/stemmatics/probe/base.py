@@ -33,7 +33,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a probe finds what its facts need, what its worker keeps for it, and who listens to its progress."""
+    """Where a probe finds what its facts need, what its worker keeps for it, and who listens to progress."""
 
     ledger: Ledger
     cache: Cache

@@ -13,7 +13,6 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
 from stemmatics.lm.generation.judge import judgements
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.replies import prompt_of

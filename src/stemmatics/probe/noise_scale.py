@@ -89,7 +89,11 @@ def _reading(fact: Fact, role: str, selected: frozenset[int]) -> Reading:
     """Losses of the selected documents; a pass over all of them serves too."""
     scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
     return Reading(
-        fact.needs[role], fact.needs["corpus"], scoring, lambda _reader, _context: Wants(selected), merged=True
+        fact.needs[role],
+        fact.needs["corpus"],
+        scoring,
+        lambda _reader, _context: Wants(selected),
+        merged=True,
     )
 
 
@@ -104,9 +108,7 @@ def _noised_loss(fact: Fact, selected: frozenset[int], context: Context) -> Call
     reading = _reading(fact, "base", selected)
     reader = reading.reader(context)
     corpus = encoded(fact.needs["corpus"], reader.tokenizer, context)
-    documents = [
-        document for document in corpus.documents(reader.prefix_id) if document.index in selected
-    ]
+    documents = [document for document in corpus.documents(reader.prefix_id) if document.index in selected]
     context.workspace.models.make_room(2 * reader.loaded.num_bytes, keep=1)
     noise = MatrixNoise(reader.loaded.model, fact.seed(context.seed))
     noised = replace(reader, loaded=copy_of(reader.loaded))
@@ -116,7 +118,7 @@ def _noised_loss(fact: Fact, selected: frozenset[int], context: Context) -> Call
         started = time.monotonic()
         scores = list(noised.score_tokens(iter(documents)))
         num_tokens = sum(score.num_tokens for score in scores)
-        tell_pass(reading, context, num_tokens, time.monotonic() - started)
+        tell_pass(context, f"{reading.checkpoint.label}, damaged", reading.corpus, num_tokens, started)
         return math.fsum(score.nll_sum for score in scores)
 
     return loss_at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -68,9 +69,7 @@ class Passed:
         return self.stored.documents(self.corpus, self.reader.prefix_id, wanted)
 
 
-def pass_over(
-    reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None
-) -> Passed:
+def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None) -> Passed:
     """The pass that a reading asks for: one that was made before, or one made for all facts of the job."""
     passes, key = context.workspace.passes, reading.key(context)
     reader = reading.reader(context)
@@ -82,21 +81,21 @@ def pass_over(
         folder = context.scratch()
         started = time.monotonic()
         stored = StoredPass.run(reader, corpus, wanted, folder, on_event=on_event)
-        tell_pass(reading, context, stored.num_scored, time.monotonic() - started)
+        tell_pass(context, reading.checkpoint.label, reading.corpus, stored.num_scored, started)
         context.workspace.bound_disk(folder)
         passes.put(key, stored)
     return Passed(reader, corpus, stored)
 
 
-def tell_pass(reading: Reading, context: Context, num_tokens: int, spent: float) -> None:
-    """Say that a model read a corpus or a part of it: ``num_tokens`` were scored."""
+def tell_pass(context: Context, model: str, corpus: Fact, num_tokens: int, started: float) -> None:
+    """Say that a model has read a corpus or a part of it since ``started``: ``num_tokens`` were scored."""
     context.on_event(
         {
             "kind": "pass",
-            "label": reading.checkpoint.label,
-            "corpus": reading.corpus.label,
+            "label": model,
+            "corpus": corpus.label,
             "num_tokens": num_tokens,
-            "spent": spent,
+            "spent": time.monotonic() - started,
         }
     )
 
@@ -106,10 +105,9 @@ def _wanted_by_job(key: str, reader: Reader, context: Context) -> Iterator[Wants
     for fact in context.workspace.job:
         reading = reading_of(fact)
         if reading is not None and reading.key(context) == key:
-            try:
+            # a fact that has no answer fails or is refused when its turn comes
+            with suppress(Exception):
                 yield reading.wants(replace(reader, scoring=reading.scoring), context)
-            except Exception:  # noqa: BLE001 - that fact fails or is refused when its turn comes
-                continue
 
 
 def reading_of(fact: Fact) -> Reading | None:

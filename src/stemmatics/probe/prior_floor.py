@@ -20,9 +20,9 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.scoring.head_damage import centred, damaged, head_noise, match
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
+from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior import rows_of, scratch_folder, settings_of, tables_of
 from stemmatics.probe.prior.arms import FitSettings, ModelStatistics, fit_model
-from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior.states import HeadPass, head_pass, states_reading
 from stemmatics.probe.sources import load_checkpoint
 

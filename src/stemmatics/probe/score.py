@@ -64,9 +64,7 @@ class Score:
         exact = _float32_sums(facts, context)
         yield from each(facts, lambda fact: self._score(fact, context, exact))
 
-    def _score(
-        self, fact: Fact, context: Context, exact: Mapping[str, list[DocumentSums]]
-    ) -> Made | Failed:
+    def _score(self, fact: Fact, context: Context, exact: Mapping[str, list[DocumentSums]]) -> Made | Failed:
         reading = self.reading(fact)
         reader = reading.reader(context)
         if reader.scoring.support == "shared":

@@ -72,7 +72,7 @@ def load_checkpoint(fact: Fact, context: Context) -> Loaded:
 
 
 def load_merged(fact: Fact, context: Context) -> Loaded:
-    """A checkpoint whose layers are its own: an adapter's weights are added to them. It must not be changed."""
+    """A checkpoint with an adapter's weights merged into its layers, kept too. It must not be changed."""
     return _resident(fact, context, merge=True)
 
 

@@ -1,4 +1,4 @@
-"""What a worker keeps between facts and jobs: loaded checkpoints, tokenised texts, passes of the one over the other.
+"""What a worker keeps between facts and jobs: loaded checkpoints, tokenised texts, passes over them.
 
 All of it can be made again, and is bounded: models by memory, texts and passes by memory and disk.
 """

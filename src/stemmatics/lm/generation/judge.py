@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import encode_prompt, generate
 from stemmatics.lm.generation.replies import normalise_answer
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 REFUSAL, ANSWER, UNCLEAR = "refusal", "answer", "unclear"
 QUESTION = (

@@ -132,7 +132,7 @@ class EncodedCorpus:
         memory_bytes: int = MEMORY_BYTES,
     ) -> None:
         self._memory_bytes = memory_bytes
-        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes, dir=folder)
+        self._file = tempfile.SpooledTemporaryFile(max_size=memory_bytes, dir=folder)  # noqa: SIM115 - kept open
         self._batches: list[tuple[int, int]] = []
         self._digest = hashlib.sha256()
         self._frequencies_V = np.zeros(0, dtype=np.int64)
@@ -208,7 +208,7 @@ def _pack(batch: Sequence[TokenizedDocument], ids_N: NDArray[np.int64]) -> _Pack
 
 
 def _small(values_N: NDArray[np.int64]) -> NDArray[np.generic]:
-    fits = not len(values_N) or bool(-(2**31) <= values_N.min() and values_N.max() < 2**31)
+    fits = not len(values_N) or bool(values_N.min() >= -(2**31) and values_N.max() < 2**31)
     return values_N.astype(np.int32) if fits else values_N
 
 

@@ -58,7 +58,8 @@ class StateWriter:
         self._stored = _storage(dtype)
         self._num_positions = 0
         self._width = 0
-        self._stream: IO[bytes] = tempfile.TemporaryFile(dir=path) if path.is_dir() else path.open("w+b")
+        # kept open for what reads it
+        self._stream: IO[bytes] = tempfile.TemporaryFile(dir=path) if path.is_dir() else path.open("w+b")  # noqa: SIM115
 
     def __enter__(self) -> Self:
         """Ready for ``append``."""

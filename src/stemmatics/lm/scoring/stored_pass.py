@@ -41,7 +41,7 @@ class Column:
     def __init__(self, folder: Path, dtype: type[np.generic]) -> None:
         self._dtype = np.dtype(dtype)
         self._num_values = 0
-        self._stream: IO[bytes] = tempfile.TemporaryFile(dir=folder)
+        self._stream: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - kept open
 
     def append(self, values: NDArray[Any]) -> None:
         """Add some."""

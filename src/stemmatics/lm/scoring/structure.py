@@ -1,4 +1,4 @@
-"""What a model is asked before its first document: its head, whether it is causal, whether rows can be packed.
+"""What is found out about a model before its first document: its head, causality, whether rows can be packed.
 
 Each answer takes passes of the whole model, so it is remembered as long as the model lives.
 """

@@ -19,9 +19,9 @@ from stemmatics.facts.prior import CEILING_ARMS, OWN, PRIOR, UNCORRECTED
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
+from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior.arms import FitSettings, Fitted, ModelStatistics, fit_model
 from stemmatics.probe.prior.draws import draw_rows
-from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior.states import HeadPass, head_pass, states_reading
 from stemmatics.probe.sources import load_checkpoint
 

@@ -99,7 +99,7 @@ class HeadPass:
 
 
 def states_reading(fact: Fact) -> Reading:
-    """The pass that a correction is fitted on: states of the sampled documents, and what lies outside the support."""
+    """The pass that a correction is fitted on: states of the sampled documents, on the support."""
 
     def wants(reader: Reader, context: Context) -> Wants:
         split_of, _ = _splits(fact, context)
@@ -114,7 +114,10 @@ def states_reading(fact: Fact) -> Reading:
 
 
 def head_pass(fact: Fact, context: Context) -> HeadPass:
-    """The head and its inputs, from a pass that may serve other facts too. Raises Refused where no fit is possible."""
+    """The head and its inputs, from a pass that may serve other facts too.
+
+    Raises Refused where no fit is possible.
+    """
     reading = states_reading(fact)
     reader = reading.reader(context)
     split_of, group_of = _splits(fact, context)
