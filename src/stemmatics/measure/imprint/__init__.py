@@ -23,7 +23,7 @@ class Imprint:
     """Branches of one partly trained checkpoint: the same post-training after windows of different text."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "Imprint"
     question: ClassVar[str] = "Does what a model was pretrained on last decide how it takes post-training?"
     Settings: ClassVar[type[ImprintSettings]] = ImprintSettings

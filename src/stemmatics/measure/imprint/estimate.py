@@ -88,7 +88,9 @@ def stage_equality(pinned: Pinned, settings: ImprintSettings) -> Iterator[Result
             tag="control",
         )
         yield builder.number("different_stages", float(len(branches_by_hash)))
-        reason = "; ".join(f"{digits} in {', '.join(found)}" for digits, found in branches_by_hash.items())
+        reason = "; ".join(
+            f"{digits} in {', '.join(branches)}" for digits, branches in branches_by_hash.items()
+        )
         yield builder.category("stage_equality", SAME if len(branches_by_hash) == 1 else DIFFERENT, reason)
 
 
