@@ -51,10 +51,10 @@ class Pool:
     """Runs jobs (plain data) by a dotted worker name and yields results as jobs finish.
 
     ``submit`` may be called between results, so that a fact starts as soon as its needs are done. Where jobs
-    name their ``models``, those of one model follow one another on one worker. A job whose worker process
-    is killed is tried again alone, since another job may have taken the memory, and fails if its worker is
-    killed again. A function ``release`` in the worker's module is called at the end, where this process ran
-    the jobs.
+    name their ``level`` and their ``models``, lower levels come first, and within a level those of one model
+    follow one another on one worker. A job whose worker process is killed is tried again alone, since another
+    job may have taken the memory, and fails if its worker is killed again. A function ``release`` in the
+    worker's module is called at the end, where this process ran the jobs.
     """
 
     def __init__(self, worker: str, num_workers: int, on_event: Callable[[Event], None]) -> None:
@@ -87,14 +87,16 @@ class Pool:
                     yield result
 
     def _next_job(self, seat: Seat) -> Job:
-        """The waiting job that shares most models with the seat and fewest with others that are busy."""
+        """Of the waiting jobs of the lowest level the one that shares most models with the seat.
+
+        Of equals the one that shares fewest with seats that are busy, then the one that has waited longest.
+        """
         busy = [other for other in self._seats if other is not seat and other.job is not None]
 
-        def preference(job: Job) -> tuple[int, int, int]:
+        def preference(job: Job) -> tuple[int, int, int, int]:
             last, seen = seat.shares(job)
-            return last, -sum(other.shares(job)[0] for other in busy), seen
+            return -job.get("level", 0), last, -sum(other.shares(job)[0] for other in busy), seen
 
-        # of equals the one that has waited longest
         job = max(self._waiting, key=preference)
         self._waiting.remove(job)
         seat.start(job)

@@ -29,9 +29,16 @@ def execute(
     queue = Queue(plan)
     pool = Pool(WORKER, numerics.workers, on_event)
 
+    shared = {
+        "run": str(ledger.root),
+        "cache": str(cache.root),
+        "numerics": numerics.model_dump(mode="json"),
+        "seed": seed,
+    }
+
     def submit(groups: Iterable[Sequence[Fact]]) -> None:
         for group in groups:
-            pool.submit(_job(group, ledger, cache, numerics, seed))
+            pool.submit({**_job(group), "level": queue.level(group), **shared})
 
     try:
         submit(queue.ready_groups())
@@ -77,18 +84,25 @@ class Queue:
         self._facts = {key: fact for key, fact in plan.missing.items() if key not in self.failed}
         self._num_needs: dict[str, int] = {}
         self._users: dict[str, list[str]] = {}
+        self._levels: dict[str, int] = {}
         self._ready: list[Fact] = []
         # facts that put nothing through a model, given out and not yet done, for which others wait
         self._light: set[str] = set()
         for key, fact in self._facts.items():
             needs = {need.key for need in fact.needs.values() if need.key in plan.missing}
             self._num_needs[key] = len(needs)
+            # a plan lists needs before what needs them
+            self._levels[key] = 1 + max((self._levels.get(need, 0) for need in needs), default=0)
             for need in needs:
                 self._users.setdefault(need, []).append(key)
         for key, fact in list(self._facts.items()):
             if any(need.key in plan.failed for need in fact.needs.values()):
                 self._stop(key)
         self._ready = [fact for key, fact in self._facts.items() if not self._num_needs[key]]
+
+    def level(self, group: Iterable[Fact]) -> int:
+        """How many facts of this plan at most stand one on another below the group, itself included."""
+        return max(self._levels[fact.key] for fact in group)
 
     def ready_groups(self) -> list[list[Fact]]:
         """What can be run now, facts that one load serves together.
@@ -138,15 +152,9 @@ def _in_order(group: Sequence[Fact]) -> list[Fact]:
     ]
 
 
-def _job(
-    group: Sequence[Fact], ledger: Ledger, cache: Cache, numerics: Numerics, seed: int
-) -> dict[str, Any]:
+def _job(group: Sequence[Fact]) -> dict[str, Any]:
     return {
         "facts": to_json(group),
         "keys": [fact.key for fact in group],
         "models": models_of(group),
-        "run": str(ledger.root),
-        "cache": str(cache.root),
-        "numerics": numerics.model_dump(mode="json"),
-        "seed": seed,
     }

@@ -38,14 +38,16 @@ class Wants:
 class Column:
     """Values appended to an unnamed scratch file, then mapped; the system removes it with its last reader."""
 
-    def __init__(self, folder: Path, dtype: type[np.generic]) -> None:
-        self._dtype = np.dtype(dtype)
+    def __init__(self, folder: Path) -> None:
+        self._dtype: np.dtype[Any] = np.dtype(np.float64)
         self._num_values = 0
         self._stream: IO[bytes] = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - kept open
 
     def append(self, values: NDArray[Any]) -> None:
-        """Add some."""
-        self._stream.write(np.ascontiguousarray(values, dtype=self._dtype).tobytes())
+        """Add some, all of one type."""
+        assert not self._num_values or values.dtype == self._dtype, "a column has one type"
+        self._dtype = values.dtype
+        self._stream.write(np.ascontiguousarray(values).tobytes())
         self._num_values += len(values)
 
     @property
@@ -84,8 +86,8 @@ class StoredPass:
         self.wanted = tuple(wanted)
         supports = [wants.support_V for wants in wanted if wants.support_V is not None]
         self.support_V = supports[0] if supports else None
-        self._scored, self._nll_N = Column(folder, np.bool_), Column(folder, np.float64)
-        self._excluded_N = None if self.support_V is None else Column(folder, np.float64)
+        self._scored, self._nll_N = Column(folder), Column(folder)
+        self._excluded_N = None if self.support_V is None else Column(folder)
         has_states = any(wants.states for wants in wanted)
         self._states = StateWriter(folder, dtype) if has_states else None
         # of each document: its tokens, whether it has states, which flags it has
@@ -150,7 +152,8 @@ class StoredPass:
         if self._excluded_N is not None:
             excluded = scores.excluded_nll
             # a document without a scored token went through no model
-            self._excluded_N.append(np.zeros(0) if excluded is None else excluded[scored_T])
+            if excluded is not None:
+                self._excluded_N.append(excluded[scored_T])
         if self._states is not None and keep_states and scored_T.any():
             self._states.append(scores.extra["hidden"][scored_T])
         if flags not in self._flags:
@@ -226,8 +229,8 @@ class StoredPass:
             yield add_up(scores, outside_T=outside_T, frequencies_V=frequencies_V, flags=stored.flags)
 
 
-def _spread(values_N: NDArray[np.float64], scored_T: NDArray[np.bool_]) -> NDArray[np.float64]:
+def _spread(values_N: NDArray[Any], scored_T: NDArray[np.bool_]) -> NDArray[Any]:
     """Values of the scored tokens at their places, NaN elsewhere."""
-    spread_T = np.full(len(scored_T), np.nan)
+    spread_T = np.full(len(scored_T), np.nan, dtype=values_N.dtype)
     spread_T[scored_T] = values_N
     return spread_T
