@@ -124,8 +124,8 @@ def corpus_memory(megabytes: int) -> dict[str, float]:
 
     from stemmatics.core.numerics import Numerics
     from stemmatics.core.scoring import Scoring
+    from stemmatics.lm.scoring.encoded import tokenized
     from stemmatics.lm.scoring.forward import score
-    from stemmatics.lm.scoring.passes import tokenized
     from stemmatics.lm.text.corpus import read, text_source
     from stemmatics.lm.tokens.tokenizer import TextTokenizer
 

@@ -71,14 +71,14 @@ def test_the_identity_error_of_every_support_is_kept(pairs, events, monkeypatch,
             final_BLD = super().run_late_layers(input_BL, at, hidden_BLD)
             return final_BLD * (1 + 5e-6 * (at == boundary))
 
-    def cross(base, descendant):
-        crossables = [Crossable(loaded.model) for loaded in (base, descendant)]
+    def crossed(pair, context):
+        crossables = [Crossable(loaded.model) for loaded in (pair.base, pair.descendant)]
         crossables[1].__class__ = Inexact
         return crossables
 
     exact = pairs.run_cross(events, boundaries="profile")["crossing"][0]["identity_error"]
     assert exact < 1e-6
-    monkeypatch.setattr(cross_probe, "cross", cross)
+    monkeypatch.setattr(cross_probe, "crossed", crossed)
     (summary,) = pairs.run_cross(events, boundaries="profile")["crossing"]
     assert summary["identity_error"] == pytest.approx(5e-6, rel=0.1)
 
@@ -103,7 +103,7 @@ def test_a_model_that_is_first_cut_when_it_is_crossed_can_be_refused_too(pairs, 
     def refuse(*_):
         raise Uncrossable("these layers can't be crossed", "other inputs", "leave them out", reason="why")
 
-    monkeypatch.setattr(cross_probe, "cross", refuse)
+    monkeypatch.setattr(cross_probe, "crossed", refuse)
     tables = pairs.run_cross(fact)
     assert tables["cells"] == []
     assert [row["refusal"] for row in tables["crossing"]] == ["why"]

@@ -97,3 +97,34 @@ def test_two_killers_fail_both_and_no_other(pools):
     assert set(result["one"]) == {"one"}
     assert set(result["two"]) == {"two"}
     assert result["three"] == {}
+
+
+@pytest.mark.parametrize("num_workers", [1, 2])
+def test_jobs_of_one_model_follow_one_another_on_one_worker(num_workers, pools, tmp_path):
+    """With two workers each takes one model, and neither is loaded twice."""
+    pool = pools(num_workers)
+    log = str(tmp_path / "log")
+    for key, models in (("a1", "a"), ("b1", "b"), ("a2", "a"), ("b2", "b"), ("a3", "a"), ("both", "ab")):
+        pool.submit(job(key, log=log, models=list(models), sleep=0.2 * (num_workers - 1)))
+    assert set(outcome(pool)) == {"a1", "a2", "a3", "b1", "b2", "both"}
+    ran = [line.split() for line in Path(log).read_text().splitlines()]
+    if num_workers == 1:
+        assert [key for key, _ in ran] == ["a1", "a2", "a3", "both", "b1", "b2"]
+    else:
+        processes = {model: {process for key, process in ran if key[:-1] == model} for model in "ab"}
+        assert len(processes["a"]) == len(processes["b"]) == 1
+        assert processes["a"] != processes["b"]
+
+
+def test_what_this_process_kept_is_let_go_with_the_pool(pools, monkeypatch):
+    import toy_workers
+
+    released = []
+    monkeypatch.setattr(toy_workers, "release", lambda: released.append(1), raising=False)
+    for num_workers in (1, 2):
+        pool = pools(num_workers)
+        pool.submit(job("a"))
+        outcome(pool)
+        assert len(released) == num_workers - 1
+        pool.close()
+        assert len(released) == 1

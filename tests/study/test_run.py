@@ -85,7 +85,7 @@ def test_killed_after_five_of_ten_facts_the_other_five_are_made(study, tmp_path,
 
 
 def test_a_failed_fact_leaves_its_siblings_alone(study, made, tmp_path, monkeypatch, stemma_command):
-    one = Score._one
+    one = Score._score
 
     def broken(self, fact, *others):
         if fact.label.endswith("on b"):
@@ -95,7 +95,7 @@ def test_a_failed_fact_leaves_its_siblings_alone(study, made, tmp_path, monkeypa
 
     root = tmp_path / "run"
     with monkeypatch.context() as patch:
-        patch.setattr(Score, "_one", broken)
+        patch.setattr(Score, "_score", broken)
         ran = study("run", corpora=THREE, code=1)
     assert "failed: score base on b: RuntimeError: the tokenizer burst (test_run.py:" in ran.out
     assert len(made) == 9

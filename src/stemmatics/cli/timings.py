@@ -6,6 +6,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stemmatics.study.readings import Readings
+
 # steps between facts, by the first word with which the engine announces them
 _STEPS = {"pinning": "pinning", "reading": "pinning", "estimating": "estimates", "writing": "report"}
 # kinds of facts that are listed one by one: each is a training of its own
@@ -20,6 +22,7 @@ class Timings:
         self._step: tuple[str, float] | None = None
         self._facts: list[tuple[str, str, float]] = []
         self._steps: dict[str, float] = {}
+        self._readings = Readings()
 
     def step(self, what: str) -> None:
         """A step begins, and with it the one before ends."""
@@ -28,13 +31,14 @@ class Timings:
 
     def event(self, event: Mapping[str, Any]) -> None:
         """Facts begin (``plan``), or one of them is done (``seconds``)."""
+        self._readings.event(event)
         if "plan" in event:
             self._end_step()
         elif "seconds" in event:
             self._facts.append((event["probe"], event["label"], event["seconds"]))
 
     def rows(self) -> list[dict[str, Any]]:
-        """One row for each stage that trains, kind of fact and step, and one for the whole."""
+        """Rows for loads and passes, stages that train, kinds of facts and steps, and one for the whole."""
         self._end_step()
         listed = [
             {"stage": f"{probe} {label}", "seconds": seconds}
@@ -47,7 +51,9 @@ class Timings:
         sums = [
             {"stage": f"all {name}", "seconds": seconds} for name, seconds in {**kinds, **self._steps}.items()
         ]
-        return [*listed, *sums, {"stage": "total", "seconds": time.monotonic() - self._started}]
+        # part of the facts' seconds, and so no part of the sum
+        readings = self._readings.rows()
+        return [*readings, *listed, *sums, {"stage": "total", "seconds": time.monotonic() - self._started}]
 
     def _end_step(self) -> None:
         if self._step is not None:
@@ -61,8 +67,12 @@ def print_timings(rows: Sequence[Mapping[str, Any]]) -> None:
     from stemmatics.cli.tables import print_rows
 
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    shown = [
-        {name: f"{value:.1f}" if isinstance(value, float) else value for name, value in row.items()}
-        for row in rows
-    ]
+    shown = [{name: _text(row.get(name)) for name in columns} for row in rows]
     print_rows(shown, columns)
+
+
+def _text(value: Any) -> str:
+    """Seconds to a tenth; nothing where a row has no such value."""
+    if value is None:
+        return ""
+    return f"{value:.1f}" if isinstance(value, float) else str(value)

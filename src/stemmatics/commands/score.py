@@ -124,22 +124,23 @@ def score(
 
     exact = float32_sums(reader_of, documents, numerics, on_event=forward)
     reader = reader_of(numerics)
-    counted = reader.count(documents(reader))
+    corpus = reader.encode(documents(reader))
+    counted = corpus.counted(reader.loaded.num_ids)
     settings = _settings(reader, counted)
     if exact is not None:
         settings["dtype_deviation"] = deviation(first_sums(reader, documents(reader)), exact)
-    rows = _rows(reader, documents(reader), counted, tokens, forward)
+    rows = _rows(reader, corpus, counted, tokens, forward)
     return Scored(checkpoint, rows, settings, reader.loaded.flags)
 
 
 def _rows(
-    reader: Any, documents: Iterator[Any], counted: Any, tokens: Path | None, on_event: Callable[[Any], None]
+    reader: Any, corpus: Any, counted: Any, tokens: Path | None, on_event: Callable[[Any], None]
 ) -> list[dict[str, Any]]:
     from stemmatics.lm.scoring.token_table import TokenTable
 
     with TokenTable.maybe(tokens) as table:
-        sums = reader.score(
-            documents,
+        sums = reader.score_tokens(
+            corpus.documents(reader.prefix_id),
             frequencies_V=counted.frequencies_V,
             want=("nll",) if tokens is None else ("nll", "entropy", "top_1"),
             token_sink=table,

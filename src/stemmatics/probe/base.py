@@ -13,6 +13,7 @@ import pyarrow as pa
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.numerics import Numerics
+from stemmatics.probe.workspace import Workspace
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 
@@ -32,13 +33,20 @@ class Cost:
 
 @dataclass(frozen=True)
 class Context:
-    """Where a probe finds what its facts need, and whom it tells how far it is."""
+    """Where a probe finds what its facts need, what its worker keeps for it, and who listens to progress."""
 
     ledger: Ledger
     cache: Cache
     numerics: Numerics
     seed: int
     on_event: Callable[[Event], None] = field(default=lambda _event: None)
+    workspace: Workspace = field(default_factory=Workspace)
+
+    def scratch(self) -> Path:
+        """The folder on the cache's disk for what can be made again."""
+        folder = self.cache.root / "making"
+        folder.mkdir(parents=True, exist_ok=True)
+        return folder
 
     def tell(self, fact: Fact, done: int, total: int, unit: str) -> None:
         """Progress of one fact; listeners only watch."""
@@ -102,16 +110,20 @@ def reason_of(error: Exception) -> str:
 
 
 class Probe(Protocol):
-    """Makes facts from models. Grouped facts share one load."""
+    """Makes facts from models.
+
+    A probe whose facts are made from a pass of a checkpoint over a corpus may also have a method
+    ``reading(fact) -> probe.passes.Reading``: facts of one job then share passes.
+    """
 
     def group(self, fact: Fact) -> str:
-        """Facts with the same answer are run together."""
+        """Batching key: facts with equal keys share one model load."""
 
     def cost(self, fact: Fact) -> Cost:
         """An estimate made without loading anything."""
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """Make the facts of one group, each yielded as soon as it is done."""
+        """Make facts of one group, each yielded as soon as it is done."""
 
 
 class NoModel:

@@ -11,11 +11,10 @@ from stemmatics.facts.events import FIRST, MANIFEST
 from stemmatics.lm.crossing.cells import Cell, Crossing, resolve_boundaries
 from stemmatics.lm.crossing.events import Event
 from stemmatics.lm.crossing.models import Uncrossable
-from stemmatics.lm.crossing.pair import cross
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import num_prompts
-from stemmatics.probe.pairs import Pair, load_pair, pair_key, refusal_of
+from stemmatics.probe.pairs import Pair, crossed, load_pair, pair_key, refusal_of
 from stemmatics.probe.private import read_events
 
 # passes of a whole model for one boundary: two natural ones, two late stacks, two checks
@@ -59,7 +58,7 @@ def _refused(fact: Fact, reason: str) -> Made:
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     events = read_events(fact.needs["events"], context)
-    base, descendant = cross(pair.base, pair.descendant)
+    base, descendant = crossed(pair, context)
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)
     crossing = Crossing(
         base,

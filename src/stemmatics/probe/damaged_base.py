@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from stemmatics.core.facts import Fact
@@ -20,8 +19,9 @@ from stemmatics.lm.scoring.head_pass import nll_sum
 from stemmatics.lm.scoring.patched_head import add_noise
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_parameters, num_tokens
-from stemmatics.probe.prior import scratch_folder
-from stemmatics.probe.prior.states import HeadPass, Refused, head_pass
+from stemmatics.probe.pairs import copy_of
+from stemmatics.probe.passes import Refused
+from stemmatics.probe.prior.states import HeadPass, head_pass
 from stemmatics.probe.prior_floor import on_support, whole_noise
 from stemmatics.probe.sources import load_checkpoint, pin_of
 from stemmatics.probe.weights import checkpoint_row
@@ -71,28 +71,27 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
     """Match the damage and write the checkpoint. Returns the row of ``damaged_bases``."""
     row: dict[str, Any] = {"kind": fact.params["kind"], "seed": fact.params["seed"]}
     row |= {"refusal": "", "failure": ""}
-    with scratch_folder(context) as scratch:
-        try:
-            # only the number is kept: one model is in memory at a time
-            lost = _scored(fact, "descendant", context, Path(scratch))[0]
-            kept, base, found = _scored(fact, "init", context, Path(scratch))
-        except Refused as refusal:
-            return {**row, "refusal": str(refusal)}
-        target = (lost - kept) / found.positions["EVAL"].num_positions
-        if not target > 0:
-            return {**row, "target": target, "failure": "the descendant did not lose on these texts"}
-        noise_VD = whole_noise(base, found, fact.params["kind"], int(fact.params["seed"]))
-        damage = match(found.head, found.positions["EVAL"], on_support(noise_VD, found), target)
-        row |= {"target": target, "num_evaluations": damage.num_evaluations}
-        if damage.failure:
-            return {**row, "failure": damage.failure}
-        row |= {"sigma": damage.sigma, "loss_increase": damage.delta}
-        add_noise(base.model, noise_VD, damage.sigma)
-        _write(fact, base, row, context)
+    try:
+        lost = _scored(fact, "descendant", context)[0]
+        kept, base, found = _scored(fact, "init", context)
+    except Refused as refusal:
+        return {**row, "refusal": str(refusal)}
+    target = (lost - kept) / found.positions["EVAL"].num_positions
+    if not target > 0:
+        return {**row, "target": target, "failure": "the descendant did not lose on these texts"}
+    noise_VD = whole_noise(base, found, fact.params["kind"], int(fact.params["seed"]))
+    damage = match(found.head, found.positions["EVAL"], on_support(noise_VD, found), target)
+    row |= {"target": target, "num_evaluations": damage.num_evaluations}
+    if damage.failure:
+        return {**row, "failure": damage.failure}
+    row |= {"sigma": damage.sigma, "loss_increase": damage.delta}
+    damaged = copy_of(base)
+    add_noise(damaged.model, noise_VD, damage.sigma)
+    _write(fact, damaged, row, context)
     return row
 
 
-def _scored(fact: Fact, role: str, context: Context, scratch: Path) -> tuple[float, Loaded, HeadPass]:
+def _scored(fact: Fact, role: str, context: Context) -> tuple[float, Loaded, HeadPass]:
     """Nats of EVAL under one of the two models, the model, and its head's inputs."""
     partner = "descendant" if role == "init" else "init"
     needs = {
@@ -105,10 +104,8 @@ def _scored(fact: Fact, role: str, context: Context, scratch: Path) -> tuple[flo
     def forward(event: Mapping[str, Any]) -> None:
         context.on_event({**event, "key": fact.key})
 
+    found = head_pass(part, replace(context, on_event=forward))
     loaded = load_checkpoint(fact.needs[role], context)
-    folder = scratch / role
-    folder.mkdir()
-    found = head_pass(part, loaded, replace(context, on_event=forward), folder)
     return nll_sum(found.head, found.positions["EVAL"]), loaded, found
 
 

@@ -57,7 +57,7 @@ class Events:
             yield from each(facts, lambda fact: _undamaged(fact, context))
             return
         pair = load_pair(facts[0], context)
-        refusal = crossing_refusal(pair)
+        refusal = crossing_refusal(pair, context)
         if refusal:
             yield from each(facts, lambda fact: _refused(fact, refusal, context))
         else:
@@ -227,7 +227,7 @@ def _given(items: Sequence[Mapping[str, Any]], pair: Pair) -> list[Event]:
     By text, ``prompt`` or ``messages`` is the prefix and the tokens are the first ones of
     ``base_text`` and ``descendant_text`` after it.
     """
-    tokenizer = TextTokenizer(pair.base.tokenizer)
+    tokenizer = pair.base.text_tokenizer
     events = []
     for index, item in enumerate(items):
         try:

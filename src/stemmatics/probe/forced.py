@@ -11,9 +11,9 @@ from stemmatics.lm.crossing.forced import forced_replies, validator
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import num_prompts
-from stemmatics.probe.pairs import greedy_decoder, load_merged
+from stemmatics.probe.pairs import greedy_decoder
 from stemmatics.probe.private import read_events
-from stemmatics.probe.sources import records_of
+from stemmatics.probe.sources import load_merged, records_of
 
 
 class Forced:

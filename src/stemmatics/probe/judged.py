@@ -10,13 +10,12 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact
 from stemmatics.facts.judged import JUDGED
 from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
+from stemmatics.lm.generation.generate import Reply
 from stemmatics.lm.generation.judge import judgements
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.replies import prompt_of
+from stemmatics.probe.replies import generated, prompt_of
 from stemmatics.probe.sources import load_checkpoint, records_of
 
 
@@ -44,19 +43,7 @@ class Judged:
 
 def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     items = list(records_of(fact.needs["corpus"])())
-    tokenizer = TextTokenizer(loaded.tokenizer)
-    prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
-    replies = list(
-        generate(
-            loaded.model,
-            tokenizer,
-            prompts,
-            max_new_tokens=fact.params["max_new_tokens"],
-            stop_ids=loaded.stop_ids,
-            context_length=loaded.context_length,
-            token_budget=context.numerics.token_budget,
-        )
-    )
+    replies = generated(fact, items, loaded, context)
     judge = load_checkpoint(fact.needs["judge"], context)
     exchanges = [(_request(items[reply.index], reply.index), reply.text) for reply in replies]
     verdicts = judgements(judge, exchanges, token_budget=context.numerics.token_budget)

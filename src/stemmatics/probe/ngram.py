@@ -12,7 +12,7 @@ from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.math.ngram import KneserNey
 from stemmatics.probe.base import Context, Made, NoModel
 from stemmatics.probe.score import score_row
-from stemmatics.probe.sources import documents_of, records_of, tokenizer_of
+from stemmatics.probe.sources import documents_of, records_of, text_tokenizer_of
 
 
 class Ngram(NoModel):
@@ -21,7 +21,7 @@ class Ngram(NoModel):
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """Sums of every document, as if a model had scored it with a prefix."""
         for fact in facts:
-            tokenizer = TextTokenizer(tokenizer_of(fact.needs["checkpoint"], context))
+            tokenizer = text_tokenizer_of(fact.needs["checkpoint"], context)
             texts = (str(record["text"]) for record in records_of(fact.needs["training"])())
             sequences = [tokenizer.encode(text).ids for text in texts]
             model = KneserNey.fit(sequences, len(tokenizer.hf), order=fact.params["order"])

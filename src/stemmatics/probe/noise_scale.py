@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Sequence
-
-import torch
+from dataclasses import replace
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.noise_scale import NOISE_SCALE, NOISE_SCALES
-from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.stored_pass import Wants
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.pairs import add_noise, load_merged, refusal_of
-from stemmatics.probe.sources import documents_of
+from stemmatics.probe.pairs import copy_of, refusal_of
+from stemmatics.probe.passes import Reading, pass_over, tell_pass
+from stemmatics.probe.sources import encoded
+from stemmatics.train.alter import MatrixNoise
 
 # relative tolerance of the loss increase
 TOLERANCE = 0.02
@@ -42,14 +43,8 @@ class NoiseScale:
         return forward_cost(fact.needs["base"], int(10 * num_tokens(corpus) * share))
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
-        """One row per fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
-        base = load_merged(facts[0].needs["base"], context)
-        weights = {
-            name: weight.detach().clone()
-            for name, weight in base.model.named_parameters()
-            if weight.ndim >= 2
-        }
-        yield from each(facts, lambda fact: _made(fact, base, weights, context))
+        """One row a fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
+        yield from each(facts, lambda fact: _made(fact, context))
 
 
 def _stored(fact: Fact, **values: float | str) -> Made:
@@ -57,33 +52,14 @@ def _stored(fact: Fact, **values: float | str) -> Made:
     return Made(fact, {"noise_scale": NOISE_SCALE.table("noise_scale", [row])})
 
 
-def _made(fact: Fact, base: Loaded, weights: dict[str, torch.Tensor], context: Context) -> Made:
+def _made(fact: Fact, context: Context) -> Made:
     if refusal_of(fact.needs["events"], context):
         return _stored(fact, scale=0.0, num_evaluations=0, failure="the pair can't be crossed")
     selected = _evenly_spaced(
         int(fact.needs["corpus"].params["num_documents"]), int(fact.params["num_documents"])
     )
-
-    def loss_of(loaded: Loaded) -> tuple[float, int]:
-        scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
-        documents = (
-            document for document in documents_of(fact.needs["corpus"])() if document.index in selected
-        )
-        scores = list(Reader.of(loaded, scoring, context.numerics).score(documents))
-        return math.fsum(score.nll_sum for score in scores), sum(score.num_bytes for score in scores)
-
-    def noised_loss(scale: float) -> float:
-        with torch.no_grad():
-            for name, weight in base.model.named_parameters():
-                if name in weights:
-                    weight.copy_(weights[name])
-        if scale:
-            add_noise(base, scale, fact.seed(context.seed))
-        return loss_of(base)[0]
-
-    noised_loss(0.0)
-    start, num_bytes = loss_of(base)
-    target = loss_of(load_merged(fact.needs["descendant"], context))[0]
+    start, num_bytes = _loss_of(fact, "base", selected, context)
+    target = _loss_of(fact, "descendant", selected, context)[0]
     if not (math.isfinite(start) and math.isfinite(target) and num_bytes):
         raise UserError(
             "the loss that a floor has to match is unknown",
@@ -94,10 +70,9 @@ def _made(fact: Fact, base: Loaded, weights: dict[str, torch.Tensor], context: C
     failure = "" if target > start else "the descendant's loss did not rise"
     if not failure:
         try:
-            scale, reached, count = match_scale(noised_loss, target, start)
+            scale, reached, count = match_scale(_noised_loss(fact, selected, context), target, start)
         except NoScale as error:
             failure = str(error)
-        noised_loss(0.0)
     return _stored(
         fact,
         scale=scale,
@@ -108,6 +83,45 @@ def _made(fact: Fact, base: Loaded, weights: dict[str, torch.Tensor], context: C
         num_evaluations=count,
         failure=failure,
     )
+
+
+def _reading(fact: Fact, role: str, selected: frozenset[int]) -> Reading:
+    """Losses of the selected documents; a pass over all of them serves too."""
+    scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
+    return Reading(
+        fact.needs[role],
+        fact.needs["corpus"],
+        scoring,
+        lambda _reader, _context: Wants(selected),
+        merged=True,
+    )
+
+
+def _loss_of(fact: Fact, role: str, selected: frozenset[int], context: Context) -> tuple[float, int]:
+    """Nats and bytes of the selected documents."""
+    scores = list(pass_over(_reading(fact, role, selected), context).sums(documents=selected))
+    return math.fsum(score.nll_sum for score in scores), sum(score.num_bytes for score in scores)
+
+
+def _noised_loss(fact: Fact, selected: frozenset[int], context: Context) -> Callable[[float], float]:
+    """The loss of a copy of the base at a scale of the noise."""
+    reading = _reading(fact, "base", selected)
+    reader = reading.reader(context)
+    corpus = encoded(fact.needs["corpus"], reader.tokenizer, context)
+    documents = [document for document in corpus.documents(reader.prefix_id) if document.index in selected]
+    context.workspace.models.make_room(2 * reader.loaded.num_bytes, keep=1)
+    noise = MatrixNoise(reader.loaded.model, fact.seed(context.seed))
+    noised = replace(reader, loaded=copy_of(reader.loaded))
+
+    def loss_at(scale: float) -> float:
+        noise.put_on(noised.loaded.model, scale)
+        started = time.monotonic()
+        scores = list(noised.score_tokens(iter(documents)))
+        num_tokens = sum(score.num_tokens for score in scores)
+        tell_pass(context, f"{reading.checkpoint.label}, damaged", reading.corpus, num_tokens, started)
+        return math.fsum(score.nll_sum for score in scores)
+
+    return loss_at
 
 
 def _evenly_spaced(total: int, at_most: int) -> frozenset[int]:

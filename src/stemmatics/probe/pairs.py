@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.stages import Alter
-from stemmatics.lm.checkpoints.loading import Loaded, load
+from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.crossing.events import GreedyDecoder
-from stemmatics.lm.crossing.models import Uncrossable
-from stemmatics.lm.crossing.pair import cross
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
+from stemmatics.lm.crossing.models import Crossable, Uncrossable
+from stemmatics.lm.crossing.pair import refuse_unlike
 from stemmatics.probe.base import Context
-from stemmatics.probe.sources import pin_of
+from stemmatics.probe.sources import load_merged, resident
 from stemmatics.train.alter import alter
 
 
@@ -40,10 +39,29 @@ def load_pair(fact: Fact, context: Context) -> Pair:
     return Pair(base, descendant)
 
 
-def crossing_refusal(pair: Pair) -> str:
+def crossed(pair: Pair, context: Context) -> tuple[Crossable, Crossable]:
+    """Both models, ready to be cut; whether a model can be cut is checked once while it is kept in memory.
+
+    Raises Uncrossable as ``lm.crossing.pair.cross`` does.
+    """
+    refuse_unlike(pair.base, pair.descendant)
+    return _crossable(pair.base, context), _crossable(pair.descendant, context)
+
+
+def _crossable(loaded: Loaded, context: Context) -> Crossable:
+    notes = context.workspace.notes_of(loaded)
+    if "crossable" not in notes:
+        notes["crossable"] = Crossable(loaded.model)
+    # the copy counts its own evaluations
+    crossable: Crossable = copy.copy(notes["crossable"])
+    crossable.num_evaluations = 0
+    return crossable
+
+
+def crossing_refusal(pair: Pair, context: Context) -> str:
     """Why the two can't be crossed; empty if they can. A result like any other, kept in the store."""
     try:
-        cross(pair.base, pair.descendant)
+        crossed(pair, context)
     except Uncrossable as refusal:
         return refusal.reason
     return ""
@@ -52,12 +70,6 @@ def crossing_refusal(pair: Pair) -> str:
 def refusal_of(events: Fact, context: Context) -> str:
     """The stored reason why a pair has no events; empty if it can be crossed."""
     return str(context.ledger.fact_record(events.key).get("refusal", ""))
-
-
-def load_merged(fact: Fact, context: Context) -> Loaded:
-    """A checkpoint with an adapter's weights merged into its layers."""
-    allowed = {name: bool(fact.where.get(name)) for name in ("trust_remote_code", "allow_pickle")}
-    return load(pin_of(fact, context), context.numerics, merge_adapter=True, **allowed)
 
 
 def is_undamaged(fact: Fact, context: Context) -> bool:
@@ -71,10 +83,23 @@ def is_undamaged(fact: Fact, context: Context) -> bool:
 def damaged(base: Loaded, noise: Fact, context: Context) -> Loaded:
     """A copy of the base with noise of the scale of a ``noise_scale`` fact; unchanged at scale 0."""
     (row,) = context.ledger.read(noise.key, "noise_scale").to_pylist()
-    damaged_copy = copy.deepcopy(base)
-    if row["scale"]:
-        add_noise(damaged_copy, row["scale"], noise.seed(context.seed))
-    return damaged_copy
+
+    def make() -> Loaded:
+        damaged_copy = copy_of(base)
+        if row["scale"]:
+            add_noise(damaged_copy, row["scale"], noise.seed(context.seed))
+        return damaged_copy
+
+    key = ("damaged", noise.key, *context.numerics.key().values())
+    return resident(key, context, make, expected_bytes=lambda: base.num_bytes)
+
+
+def copy_of(loaded: Loaded) -> Loaded:
+    """The same checkpoint with weights of its own, which may be changed."""
+    copied = replace(loaded, model=copy.deepcopy(loaded.model))
+    # nobody changes the tokenizer, and checking it again takes a second
+    vars(copied)["text_tokenizer"] = loaded.text_tokenizer
+    return copied
 
 
 def add_noise(loaded: Loaded, scale: float, seed: int) -> None:
@@ -86,7 +111,7 @@ def greedy_decoder(loaded: Loaded, context: Context) -> GreedyDecoder:
     """A loaded checkpoint that decodes greedily."""
     return GreedyDecoder(
         loaded.model,
-        TextTokenizer(loaded.tokenizer),
+        loaded.text_tokenizer,
         frozenset(loaded.stop_ids),
         context.numerics.token_budget,
     )

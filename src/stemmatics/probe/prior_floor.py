@@ -20,9 +20,10 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.scoring.head_damage import centred, damaged, head_noise, match
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
+from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior import rows_of, scratch_folder, settings_of, tables_of
 from stemmatics.probe.prior.arms import FitSettings, ModelStatistics, fit_model
-from stemmatics.probe.prior.states import HeadPass, Refused, head_pass
+from stemmatics.probe.prior.states import HeadPass, head_pass, states_reading
 from stemmatics.probe.sources import load_checkpoint
 
 Rows = list[dict[str, Any]]
@@ -39,6 +40,10 @@ class PriorFloor:
         """The corpus through the base once; everything after that is the head alone."""
         return forward_cost(fact.needs["checkpoint"], num_tokens(fact.needs["corpus"]))
 
+    def reading(self, fact: Fact) -> Reading:
+        """States of the base, which all its descendants share."""
+        return states_reading(fact)
+
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums and fits of every damaged head, and the matched noise."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
@@ -53,7 +58,7 @@ def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
     if not refusal:
         with scratch_folder(context) as scratch:
             try:
-                states = head_pass(fact, loaded, context, Path(scratch))
+                states = head_pass(fact, context)
             except Refused as refused:
                 refusal = str(refused)
             else:

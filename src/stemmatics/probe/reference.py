@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,10 +21,12 @@ from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.reference import REFERENCE
 from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.scoring.passes import Reader, tokenized
+from stemmatics.lm.scoring.encoded import tokenized
+from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
+from stemmatics.probe.passes import tell_pass
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, load_checkpoint
 
@@ -52,10 +55,15 @@ def _made(fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
     reader = Reader.of(loaded, scoring, context.numerics)
     first = itertools.islice(documents_of(fact.needs["corpus"])(), fact.params["num_documents"])
     change = planted_change(fact.params["planted"], loaded.num_ids)
+    started = time.monotonic()
     rows = [
         score_row(plain_sums(reader, document, change))
         for document in tokenized(reader.tokenizer, first, reader.prefix_id)
     ]
+    num_scored = sum(row["num_tokens"] for row in rows)
+    tell_pass(
+        context, f"{fact.needs['checkpoint'].label}, control", fact.needs["corpus"], num_scored, started
+    )
     broken = [row["index"] for row in rows if not math.isfinite(row["nll_sum"])]
     if broken:
         return Failed(fact, f"the loss of {len(broken)} documents is not finite (first: index {broken[0]})")

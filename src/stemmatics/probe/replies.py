@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
+from stemmatics.facts.judged import JUDGED
 from stemmatics.facts.replies import REPLIES
 from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.generation.generate import encode_prompt, generate
+from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
 from stemmatics.lm.generation.instructions import follows
 from stemmatics.lm.generation.replies import ReplyKind, answers_first, classify_reply
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import load_checkpoint, records_of
@@ -39,27 +39,13 @@ class Replies:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        tokenizer = TextTokenizer(loaded.tokenizer)
-        yield from each(
-            facts, lambda fact: Made(fact, {"items": self._items(fact, loaded, tokenizer, context)})
-        )
+        yield from each(facts, lambda fact: Made(fact, {"items": self._items(fact, loaded, context)}))
 
-    def _items(self, fact: Fact, loaded: Loaded, tokenizer: TextTokenizer, context: Context) -> pa.Table:
+    def _items(self, fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())
         ids = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
-        prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
         rows = []
-        replies = generate(
-            loaded.model,
-            tokenizer,
-            prompts,
-            max_new_tokens=fact.params["max_new_tokens"],
-            stop_ids=loaded.stop_ids,
-            context_length=loaded.context_length,
-            token_budget=context.numerics.token_budget,
-            on_event=lambda event: _progress(fact, context, event, len(prompts)),
-        )
-        for reply in replies:
+        for reply in generated(fact, items, loaded, context):
             item = items[reply.index]
             accepted = list(item.get("accepted") or [])
             kind = classify_reply(reply.text)
@@ -79,6 +65,41 @@ class Replies:
                 }
             )
         return REPLIES.table("items", rows)
+
+
+def generated(
+    fact: Fact, items: Sequence[Mapping[str, Any]], loaded: Loaded, context: Context
+) -> Sequence[Reply]:
+    """The replies of a checkpoint to a fact's items: generated once for all facts of a job."""
+    key = _replies_key(fact)
+    notes = context.workspace.notes_of(loaded)
+    if key in notes:
+        known: list[Reply] = notes[key]
+        return known
+    tokenizer = loaded.text_tokenizer
+    prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
+    replies = list(
+        generate(
+            loaded.model,
+            tokenizer,
+            prompts,
+            max_new_tokens=fact.params["max_new_tokens"],
+            stop_ids=loaded.stop_ids,
+            context_length=loaded.context_length,
+            token_budget=context.numerics.token_budget,
+            on_event=lambda event: _progress(fact, context, event, len(prompts)),
+        )
+    )
+    if sum(_replies_key(other) == key for other in context.workspace.job) > 1:
+        notes[key] = replies
+    return replies
+
+
+def _replies_key(fact: Fact) -> str | None:
+    """Equal for facts of one checkpoint that judge the same replies; None for other facts."""
+    if fact.probe not in {REPLIES.name, JUDGED.name}:
+        return None
+    return f"replies {fact.needs['corpus'].key} {fact.params['max_new_tokens']}"
 
 
 def prompt_of(item: Mapping[str, Any], index: int) -> Any:

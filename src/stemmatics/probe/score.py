@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -17,12 +17,21 @@ from stemmatics.core.scoring import Scoring
 from stemmatics.facts.score import SCORE
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.scoring.deviation import deviation, first_sums, float32_sums
-from stemmatics.lm.scoring.passes import Counted, Reader
+from stemmatics.lm.scoring.encoded import Counted
+from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.stored_pass import Wants
 from stemmatics.lm.scoring.sums import DocumentSums
-from stemmatics.lm.tokens.tokenizer import TextTokenizer, shared_support
+from stemmatics.lm.tokens.tokenizer import shared_support
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.sources import documents_of, load_checkpoint, tokenizer_of
+from stemmatics.probe.passes import Reading, pass_over
+from stemmatics.probe.sources import (
+    documents_of,
+    encoded,
+    load_alone,
+    load_checkpoint,
+    text_tokenizer_of,
+)
 
 # rows of sums kept in Python before they become Arrow columns
 _CHUNK = 4096
@@ -41,32 +50,36 @@ class Score:
         disk = 2000 * int(corpus.params["num_documents"])
         return forward_cost(fact.needs["checkpoint"], num_tokens(corpus), disk)
 
+    def reading(self, fact: Fact) -> Reading:
+        """Losses of all documents; on a shared support also the share outside it."""
+        return Reading(
+            fact.needs["checkpoint"],
+            fact.needs["corpus"],
+            Scoring.model_validate(fact.params["scoring"]),
+            lambda reader, context: Wants(support_V=_support(fact, reader, context)),
+        )
+
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums of every document, split by token class, position and frequency."""
         exact = _float32_sums(facts, context)
-        loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: self._one(fact, loaded, context, exact))
+        yield from each(facts, lambda fact: self._score(fact, context, exact))
 
-    def _one(
-        self, fact: Fact, loaded: Loaded, context: Context, exact: Mapping[str, list[DocumentSums]]
-    ) -> Made | Failed:
-        reader = _reader(fact, loaded, context.numerics)
-        documents = documents_of(fact.needs["corpus"])
-        counted = reader.count(documents())
-        support_V, partner_prefix = _support(fact, reader, context)
-        if partner_prefix is not None and partner_prefix != reader.prefix_id:
-            return Failed(
-                fact,
-                f"its prefix id {reader.prefix_id} differs from its partner's {partner_prefix}: "
-                "they can't be compared by token",
-            )
+    def _score(self, fact: Fact, context: Context, exact: Mapping[str, list[DocumentSums]]) -> Made | Failed:
+        reading = self.reading(fact)
+        reader = reading.reader(context)
+        if reader.scoring.support == "shared":
+            partner = text_tokenizer_of(fact.needs["partner"], context).prefix(reader.scoring.prefix)[0]
+            if partner != reader.prefix_id:
+                return Failed(
+                    fact,
+                    f"its prefix id {reader.prefix_id} differs from its partner's {partner}: "
+                    "they can't be compared by token",
+                )
+        counted = encoded(fact.needs["corpus"], reader.tokenizer, context).counted(reader.loaded.num_ids)
+        passed = pass_over(reading, context, on_event=progress(fact, context, counted))
         rows = _Rows()
-        for sums in reader.score(
-            documents(),
-            support_V=support_V,
-            frequencies_V=counted.frequencies_V,
-            on_event=lambda event: _progress(fact, context, counted, event),
-        ):
+        support_V = _support(fact, reader, context)
+        for sums in passed.sums(frequencies_V=counted.frequencies_V, support_V=support_V):
             rows.add(sums)
         if rows.not_finite:
             return Failed(
@@ -76,13 +89,9 @@ class Score:
             )
         moved = None
         if fact.key in exact:
-            moved = deviation(first_sums(reader, documents()), exact[fact.key])
+            moved = deviation(first_sums(reader, documents_of(fact.needs["corpus"])()), exact[fact.key])
         tables = {**rows.tables(), "scoring": _scoring_row(reader, counted, moved)}
-        return Made(fact, tables, {"flags": loaded.flags})
-
-
-def _reader(fact: Fact, loaded: Loaded, numerics: Numerics) -> Reader:
-    return Reader.of(loaded, Scoring.model_validate(fact.params["scoring"]), numerics)
+        return Made(fact, tables, {"flags": reader.loaded.flags})
 
 
 def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[DocumentSums]]:
@@ -90,11 +99,14 @@ def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[Doc
 
     @cache
     def loaded(numerics: Numerics) -> Loaded:
-        return load_checkpoint(facts[0].needs["checkpoint"], replace(context, numerics=numerics))
+        return load_alone(facts[0].needs["checkpoint"], replace(context, numerics=numerics))
+
+    def reader_of(fact: Fact, numerics: Numerics) -> Reader:
+        return Reader.of(loaded(numerics), Scoring.model_validate(fact.params["scoring"]), numerics)
 
     found = {
         fact.key: float32_sums(
-            lambda numerics, fact=fact: _reader(fact, loaded(numerics), numerics),
+            lambda numerics, fact=fact: reader_of(fact, numerics),
             lambda _reader, fact=fact: documents_of(fact.needs["corpus"])(),
             context.numerics,
             on_event=lambda event, fact=fact: _tell(fact, context, event),
@@ -104,25 +116,30 @@ def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[Doc
     return {key: sums for key, sums in found.items() if sums is not None}
 
 
-def _progress(fact: Fact, context: Context, counted: Counted, event: Any) -> None:
-    if event.get("kind") == "progress":
-        context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
-    else:
-        _tell(fact, context, event)
+def progress(fact: Fact, context: Context, counted: Counted) -> Callable[[Mapping[str, Any]], None]:
+    """Hands on what happens in a pass, with the fact that it is made for."""
+
+    def tell(event: Mapping[str, Any]) -> None:
+        if event.get("kind") == "progress":
+            context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
+        else:
+            _tell(fact, context, event)
+
+    return tell
 
 
 def _tell(fact: Fact, context: Context, event: Mapping[str, Any]) -> None:
     context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
 
 
-def _support(fact: Fact, reader: Reader, context: Context) -> tuple[NDArray[np.bool_] | None, int | None]:
-    """The shared support and the partner's prefix; nothing under full support."""
+def _support(fact: Fact, reader: Reader, context: Context) -> NDArray[np.bool_] | None:
+    """The support shared with the partner; None for all ids."""
     if reader.scoring.support == "full":
-        return None, None
+        return None
     other = load_checkpoint(fact.needs["partner"], context)
-    tokenizer = TextTokenizer(tokenizer_of(fact.needs["partner"], context))
+    tokenizer = text_tokenizer_of(fact.needs["partner"], context)
     shared = shared_support(reader.tokenizer, tokenizer, reader.loaded.num_ids, other.num_ids)
-    return shared.mask[: reader.loaded.num_ids], tokenizer.prefix(reader.scoring.prefix)[0]
+    return shared.mask[: reader.loaded.num_ids]
 
 
 def _scoring_row(reader: Reader, counted: Counted, moved: float | None) -> pa.Table:

@@ -11,17 +11,13 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact
 from stemmatics.facts.weights import WEIGHTS
 from stemmatics.lm.checkpoints.pin import Pin
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Cost, Made, NoModel
 from stemmatics.probe.costs import weights_cost
 from stemmatics.probe.sources import pin_of
 
 
-class Weights:
+class Weights(NoModel):
     """Pins a given checkpoint; nothing is loaded."""
-
-    def group(self, fact: Fact) -> str:
-        """Each alone."""
-        return fact.key
 
     def cost(self, fact: Fact) -> Cost:
         """What has to be downloaded."""

@@ -1,9 +1,9 @@
-"""Runs one group of facts; called by name, in this process or another."""
+"""Runs one job: facts that share loads; called by name, in this process or another."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,12 @@ from stemmatics.core import plugins
 from stemmatics.core.facts import Fact, from_json
 from stemmatics.core.numerics import Numerics
 from stemmatics.probe.base import Context, Event, Failed, reason_of
+from stemmatics.probe.workspace import Workspace
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
+
+# What this process keeps between jobs, by the run, cache and numerics that it belongs to.
+_WORKSPACES: dict[tuple[str, ...], Workspace] = {}
 
 
 def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict[str, str]:
@@ -30,21 +34,48 @@ def run_group(job: Mapping[str, Any], on_event: Callable[[Event], None]) -> dict
         numerics=Numerics.model_validate(job["numerics"]),
         seed=job["seed"],
         on_event=on_event,
+        workspace=_workspace(job),
     )
     prepare_torch(context.numerics)
-    left = dict.fromkeys(group)
+    context.workspace.job = tuple(group)
+    failed: dict[str, str] = {}
+    try:
+        for probe in dict.fromkeys(fact.probe for fact in group):
+            failed |= _run_probe(probe, [fact for fact in group if fact.probe == probe], context)
+    finally:
+        context.workspace.job = ()
+    return failed
+
+
+def release() -> None:
+    """Let go of all that is kept between jobs."""
+    _WORKSPACES.clear()
+
+
+def _workspace(job: Mapping[str, Any]) -> Workspace:
+    """What is kept for this run; what was kept for another is let go."""
+    owner = (job["run"], job["cache"], repr(sorted(job["numerics"].items())))
+    if owner not in _WORKSPACES:
+        release()
+        _WORKSPACES[owner] = Workspace()
+    return _WORKSPACES[owner]
+
+
+def _run_probe(probe: str, facts: list[Fact], context: Context) -> dict[str, str]:
+    """The facts of one probe; whatever it throws fails those that it has not made, and no others."""
+    left = dict.fromkeys(facts)
     failed: dict[str, str] = {}
     started = time.monotonic()
     try:
-        for made in plugins.find("probes", group[0].probe)().run(group, context):
+        for made in plugins.find("probes", probe)().run(facts, context):
             if isinstance(made, Failed):
                 failed[made.fact.key] = made.reason
                 context.ledger.fail(made.fact, made.reason)
             else:
                 context.ledger.record(made.fact, made.tables, **made.extra)
             del left[made.fact]
-            # the first of a group carries the load that all of it shares
-            on_event({**_name(made.fact), "seconds": time.monotonic() - started})
+            # the first fact of a job carries the load that all of it shares
+            context.on_event({**_name(made.fact), "seconds": time.monotonic() - started})
             started = time.monotonic()
     except Exception as error:  # noqa: BLE001 - whatever a model throws must not end the sweep
         failed |= _fail_all(context, left, reason_of(error))
@@ -57,14 +88,16 @@ def _name(fact: Fact) -> dict[str, str]:
     return {"key": fact.key, "probe": fact.probe, "label": fact.label}
 
 
-def _fail_all(context: Context, facts: Sequence[Fact] | dict[Fact, None], reason: str) -> dict[str, str]:
+def _fail_all(context: Context, facts: Iterable[Fact], reason: str) -> dict[str, str]:
+    failed = {}
     for fact in facts:
         context.ledger.fail(fact, reason)
-    return {fact.key: reason for fact in facts}
+        failed[fact.key] = reason
+    return failed
 
 
 def prepare_torch(numerics: Numerics) -> None:
-    """One torch thread a worker where several share the cores, else as many as asked for.
+    """One torch thread per worker where several share the cores, else the number in the numerics.
 
     Two busy two-thread processes on two cores spin against each other and lose a factor of ten.
     """
@@ -73,7 +106,7 @@ def prepare_torch(numerics: Numerics) -> None:
     from transformers import modeling_gguf_pytorch_utils as gguf_loader
     from transformers.utils import logging
 
-    # their bars would run through ours; the GGUF loader asks tqdm itself
+    # their bars would run through ours; the GGUF loader calls tqdm directly
     logging.disable_progress_bar()
     gguf_loader.tqdm = partial(tqdm, disable=True)
     threads = numerics.threads or (1 if numerics.workers > 1 else 0)

@@ -16,25 +16,54 @@ Job = Mapping[str, Any]
 Result = tuple[Job, dict[str, str]]
 Worker = Callable[[Job, Callable[[Event], None]], dict[str, str]]
 
-_KILLED = "its worker process was killed, possibly because memory ran out"
+KILLED = "its worker process was killed, possibly because memory ran out"
+
+
+class Seat:
+    """The place of one worker: its process, and the models of the jobs that it ran."""
+
+    def __init__(self) -> None:
+        self.executor: ProcessPoolExecutor | None = None
+        self.job: Job | None = None
+        self._last: set[str] = set()
+        self._seen: set[str] = set()
+
+    def start(self, job: Job) -> None:
+        """A job begins here."""
+        self.job = job
+        self._last = set(job.get("models", ()))
+        self._seen |= self._last
+
+    def shares(self, job: Job) -> tuple[int, int]:
+        """How many of a job's models the last job here used, and how many any job."""
+        models = set(job.get("models", ()))
+        return len(models & self._last), len(models & self._seen)
+
+    def close(self) -> None:
+        """Stop the process; what it held is gone."""
+        if self.executor is not None:
+            self.executor.shutdown(wait=False, cancel_futures=True)
+        self.executor = None
+        self._last, self._seen = set(), set()
 
 
 class Pool:
     """Runs jobs (plain data) by a dotted worker name and yields results as jobs finish.
 
-    ``submit`` may be called between results, so that a fact starts as soon as its needs are done. When a
-    worker process is killed, the pool can't tell which job did it: every running job is tried again
-    alone, and fails if its worker is killed again.
+    ``submit`` may be called between results, so that a fact starts as soon as its needs are done. Where jobs
+    name their ``level`` and their ``models``, lower levels come first, and within a level those of one model
+    follow one another on one worker. A job whose worker process is killed is tried again alone, since another
+    job may have taken the memory, and fails if its worker is killed again. A function ``release`` in the
+    worker's module is called at the end, where this process ran the jobs.
     """
 
     def __init__(self, worker: str, num_workers: int, on_event: Callable[[Event], None]) -> None:
         self._worker = worker
-        self._num_workers = num_workers
         self._on_event = on_event
         self._waiting: list[Job] = []
         self._suspects: list[Job] = []
-        self._running: dict[Future[dict[str, str]], tuple[Job, bool]] = {}
-        self._executor: ProcessPoolExecutor | None = None
+        self._seats = [Seat() for _ in range(num_workers)]
+        self._running: dict[Future[dict[str, str]], tuple[Seat, bool]] = {}
         self._manager: Any = None
         self._events: Any = None
         self._stop = threading.Event()
@@ -46,8 +75,8 @@ class Pool:
     def results(self) -> Iterator[Result]:
         """Jobs with the failures of their facts; ends when nothing is queued or running."""
         while self._waiting or self._suspects or self._running:
-            if self._num_workers == 1:
-                job = self._waiting.pop(0)
+            if len(self._seats) == 1:
+                job = self._next_job(self._seats[0])
                 yield job, resolve(self._worker)(job, self._on_event)
                 continue
             self._launch_ready()
@@ -57,44 +86,66 @@ class Pool:
                 if result is not None:
                     yield result
 
+    def _next_job(self, seat: Seat) -> Job:
+        """Of the waiting jobs of the lowest level the one that shares most models with the seat.
+
+        Of equals the one that shares fewest with seats that are busy, then the one that has waited longest.
+        """
+        busy = [other for other in self._seats if other is not seat and other.job is not None]
+
+        def preference(job: Job) -> tuple[int, int, int, int]:
+            last, seen = seat.shares(job)
+            return -job.get("level", 0), last, -sum(other.shares(job)[0] for other in busy), seen
+
+        job = max(self._waiting, key=preference)
+        self._waiting.remove(job)
+        seat.start(job)
+        return job
+
     def _launch_ready(self) -> None:
-        """Launch no more jobs than workers, so that a waiting job is never a suspect."""
+        """Launch no more jobs than workers, suspects alone."""
         if self._suspects:
             if not self._running:
-                self._launch(self._suspects.pop(0), alone=True)
+                job, seat = self._suspects.pop(0), self._seats[0]
+                seat.start(job)
+                self._launch(seat, job, alone=True)
             return
-        while self._waiting and len(self._running) < self._num_workers:
-            self._launch(self._waiting.pop(0), alone=False)
+        for seat in self._seats:
+            if self._waiting and seat.job is None:
+                self._launch(seat, self._next_job(seat), alone=False)
 
-    def _launch(self, job: Job, *, alone: bool) -> None:
+    def _launch(self, seat: Seat, job: Job, *, alone: bool) -> None:
         try:
-            future = self._workers().submit(_call, self._worker, job, self._events)
+            future = self._process(seat).submit(_call, self._worker, job, self._events)
         except BrokenProcessPool:
             # an idle worker was killed
-            self.close()
-            future = self._workers().submit(_call, self._worker, job, self._events)
-        self._running[future] = (job, alone)
+            seat.close()
+            future = self._process(seat).submit(_call, self._worker, job, self._events)
+        self._running[future] = (seat, alone)
 
     def _finish(self, future: Future[dict[str, str]]) -> Result | None:
-        job, alone = self._running.pop(future)
+        seat, alone = self._running.pop(future)
+        job, seat.job = seat.job, None
+        assert job is not None, "a running seat has a job"
         try:
             return job, future.result()
         except BrokenProcessPool:
-            self.close()
+            seat.close()
             if alone:
-                return job, dict.fromkeys(job["keys"], _KILLED)
+                return job, dict.fromkeys(job["keys"], KILLED)
             self._suspects.append(job)
             return None
 
-    def _workers(self) -> ProcessPoolExecutor:
-        if self._executor is None:
-            context = multiprocessing.get_context("spawn")
+    def _process(self, seat: Seat) -> ProcessPoolExecutor:
+        context = multiprocessing.get_context("spawn")
+        if self._manager is None:
             self._manager = context.Manager()
             self._events = self._manager.Queue()
-            self._executor = ProcessPoolExecutor(self._num_workers, mp_context=context)
             self._stop = threading.Event()
             threading.Thread(target=self._listen, args=(self._events, self._stop), daemon=True).start()
-        return self._executor
+        if seat.executor is None:
+            seat.executor = ProcessPoolExecutor(1, mp_context=context)
+        return seat.executor
 
     def _listen(self, events: Any, stop: threading.Event) -> None:
         while not stop.is_set():
@@ -108,18 +159,24 @@ class Pool:
     def close(self) -> None:
         """Stop the workers; new ones start with the next job."""
         self._stop.set()
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        for seat in self._seats:
+            seat.close()
+        if self._manager is not None:
             self._manager.shutdown()
-            self._executor = None
+            self._manager = None
+        if len(self._seats) == 1:
+            getattr(_module(self._worker), "release", lambda: None)()
 
 
 def _call(worker: str, job: Job, events: Any) -> dict[str, str]:
     return resolve(worker)(job, events.put)
 
 
+def _module(dotted: str) -> Any:
+    return importlib.import_module(dotted.partition(":")[0])
+
+
 def resolve(dotted: str) -> Worker:
     """The function named ``package.module:name``."""
-    module, _, name = dotted.partition(":")
-    worker: Worker = getattr(importlib.import_module(module), name)
+    worker: Worker = getattr(_module(dotted), dotted.partition(":")[2])
     return worker

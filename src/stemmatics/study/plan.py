@@ -11,8 +11,12 @@ import numpy as np
 
 from stemmatics.core import plugins
 from stemmatics.core.facts import Fact, closure
+from stemmatics.probe.base import NoModel
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
+
+# Under which names facts need the checkpoints that are loaded for them.
+MODEL_ROLES = ("checkpoint", "base", "descendant")
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,23 @@ def _read_by(fact: Fact) -> Iterator[Fact]:
 
 
 def grouped(facts: Sequence[Fact]) -> list[list[Fact]]:
-    """Facts that one load serves, in the order in which they appear."""
-    groups: dict[tuple[str, str], list[Fact]] = {}
+    """Facts that one load serves, whatever their probes, in the order in which they appear."""
+    groups: dict[str, list[Fact]] = {}
     for fact in facts:
-        name = (fact.probe, plugins.find("probes", fact.probe)().group(fact))
-        groups.setdefault(name, []).append(fact)
+        key = plugins.find("probes", fact.probe)().group(fact)
+        groups.setdefault(key, []).append(fact)
     return list(groups.values())
+
+
+def is_light(fact: Fact) -> bool:
+    """Whether a fact puts nothing through a model: others wait for it, and it keeps none of them long."""
+    return isinstance(plugins.find("probes", fact.probe)(), NoModel)
+
+
+def models_of(facts: Iterable[Fact]) -> list[str]:
+    """Keys of the checkpoints that facts load."""
+    needs = (fact.needs[role] for fact in facts for role in MODEL_ROLES if role in fact.needs)
+    return list(dict.fromkeys(need.key for need in needs))
 
 
 def costs(plan: Plan) -> list[dict[str, Any]]:

@@ -31,6 +31,29 @@ def alter(model: PreTrainedModel, stage: Alter, seed: int) -> None:
             _add_noise(model, stage.scale, seed)
 
 
+class MatrixNoise:
+    """The noise of ``alter`` on every matrix of a model, drawn once for any number of scales.
+
+    It takes as much memory as the matrices in float32.
+    """
+
+    def __init__(self, model: PreTrainedModel, seed: int) -> None:
+        self._parts = [
+            (weight.detach(), weight.detach().std(), _normal(weight, seed, name))
+            for name, weight in model.named_parameters()
+            if weight.ndim >= 2
+        ]
+
+    def put_on(self, model: PreTrainedModel, scale: float) -> None:
+        """Make the matrices of ``model``, which has the shape of the first, those of the first with noise."""
+        matrices = [weight for weight in model.parameters() if weight.ndim >= 2]
+        with torch.no_grad():
+            for weight, (clean, deviation, normal) in zip(matrices, self._parts, strict=True):
+                weight.copy_(clean)
+                if scale:
+                    weight.add_(scale * deviation * normal)
+
+
 def _shift_bias(model: PreTrainedModel, scale: float, seed: int) -> None:
     bias = getattr(model.get_output_embeddings(), "bias", None)
     if bias is None:

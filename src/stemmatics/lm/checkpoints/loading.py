@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
 from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
 from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
 
@@ -40,6 +42,18 @@ class Loaded:
     num_ids: int
     stop_ids: tuple[int, ...]
     flags: dict[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def text_tokenizer(self) -> TextTokenizer:
+        """The tokenizer as it is used on text; it is checked once, when it is made."""
+        return TextTokenizer(self.tokenizer)
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes of the weights and buffers, shared ones once."""
+        tensors = [*self.model.parameters(), *self.model.buffers()]
+        sizes = {tensor.untyped_storage().data_ptr(): tensor.untyped_storage().nbytes() for tensor in tensors}
+        return sum(sizes.values())
 
 
 def load(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import encode_prompt, generate
 from stemmatics.lm.generation.replies import normalise_answer
-from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 REFUSAL, ANSWER, UNCLEAR = "refusal", "answer", "unclear"
 QUESTION = (
@@ -23,7 +22,7 @@ def judgements(judge: Loaded, exchanges: Sequence[tuple[str, str]], *, token_bud
 
     The judge replies greedily, under its chat template if it has one.
     """
-    tokenizer = TextTokenizer(judge.tokenizer)
+    tokenizer = judge.text_tokenizer
     prompts = []
     for request, reply in exchanges:
         text = QUESTION.format(request=request, reply=reply)

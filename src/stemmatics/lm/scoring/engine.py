@@ -23,9 +23,10 @@ from torch import Tensor, nn
 from stemmatics.core.errors import UserError
 from stemmatics.core.scoring import Scoring
 from stemmatics.lm.scoring.batches import make_batches, make_blocks
-from stemmatics.lm.scoring.discover import call_arguments, capture_hidden, discover_head, refuse_unless_causal
-from stemmatics.lm.scoring.head import HeadScores, LinearHead, score_logits
-from stemmatics.lm.scoring.packed import can_be_packed, hidden_by_block
+from stemmatics.lm.scoring.discover import call_arguments, capture_hidden
+from stemmatics.lm.scoring.head import HeadScores, score_logits
+from stemmatics.lm.scoring.packed import hidden_by_block
+from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.scoring.sums import TokenizedDocument, TokenScores
 from stemmatics.lm.tokens.windows import Cutter, Window
 
@@ -116,9 +117,9 @@ class Engine:
         self.prefix_id = prefix_id
         self.want = want
         self.on_event = on_event
-        self.head: LinearHead | None = discover_head(model, cutter.context_length)
-        self.num_embeddings = model.get_input_embeddings().weight.shape[0]
-        self.num_ids = self.head.num_ids if self.head else self._own_width()
+        structure = structure_of(model, cutter.context_length, cutter.size)
+        self.head, self.packed = structure.head, structure.packed
+        self.num_embeddings, self.num_ids = structure.num_embeddings, structure.num_ids
         self.support_V = None
         if support_V is not None:
             # Rows past the mask are padding of the table.
@@ -132,14 +133,6 @@ class Engine:
         self.pending: deque[Pending] = deque()
         self.num_done = 0
         self.total: int | None = None
-        num_ids = min(self.num_ids, self.num_embeddings)
-        refuse_unless_causal(model, num_ids, cutter.context_length)
-        self.packed = self.head is not None and can_be_packed(model, num_ids, cutter.size)
-
-    def _own_width(self) -> int:
-        with torch.inference_mode():
-            one = torch.zeros((1, 1), dtype=torch.long, device=self.model.device)
-            return self.model(one, **call_arguments(self.model)).logits.shape[-1]
 
     def _take_own_logits(self) -> None:
         if "hidden" in self.want:

@@ -226,3 +226,22 @@ def nll_sum(head: LinearHead, positions: Positions) -> float:
         nll_B = head.score(states_BD, torch.from_numpy(positions.target_N[part])).nll
         total += float(nll_B.cpu().double().sum())
     return total
+
+
+@torch.inference_mode()
+def excluded_nll(
+    head: LinearHead, positions: Positions, ids_N: NDArray[np.int64], support_V: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    """The nats that a support leaves out, by document, from the whole head: one pass of it, nothing kept.
+
+    ``ids_N`` are the targets by the ids of ``head``.
+    """
+    excluded_N, size = np.empty(positions.num_positions), 4096
+    support = torch.from_numpy(support_V)
+    for start in range(0, positions.num_positions, size):
+        part = slice(start, min(start + size, positions.num_positions))
+        states_BD = positions.states.rows(part.start, part.stop)
+        result = head.score(states_BD, torch.from_numpy(ids_N[part]), support_V=support)
+        assert result.excluded_nll is not None, "a support was given"
+        excluded_N[part] = result.excluded_nll.cpu().double().numpy()
+    return np.bincount(positions.document_N, excluded_N, len(positions.index_D)).astype(np.float64)

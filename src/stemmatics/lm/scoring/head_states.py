@@ -1,6 +1,6 @@
 """The inputs of a model's head for a whole corpus, on disk.
 
-Axes: N positions, T tokens of one document, B rows of a block, D width.
+Axes: N positions, M rows of the file, T tokens of one document, B rows of a block, D width.
 
 One forward pass writes them, one document at a time. Everything that depends on the head alone (another
 bias, a damaged head) is then computed from the file, without the rest of the model.
@@ -8,6 +8,7 @@ bias, a damaged head) is then computed from the file, without the rest of the mo
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
@@ -21,38 +22,44 @@ from torch import Tensor
 class States:
     """Stored states: rows by position, read one block at a time.
 
-    bfloat16 is stored as the upper half of a float32, which is exact.
+    bfloat16 is stored as the upper half of a float32, which is exact. ``row_N`` gives the row of the file
+    of each position; None if all rows are positions, in order.
     """
 
-    def __init__(self, path: Path, num_positions: int, width: int, dtype: torch.dtype) -> None:
-        self.num_positions = num_positions
-        self.width = width
-        self._stored = _storage(dtype)
-        shape = (num_positions, width)
-        # an empty file can't be mapped
-        self._rows_ND: NDArray[Any] = (
-            np.memmap(path, self._stored, "r", shape=shape)
-            if num_positions
-            else np.empty(shape, self._stored)
-        )
+    def __init__(self, stored_MD: NDArray[Any], row_N: NDArray[np.int64] | None = None) -> None:
+        self._stored_MD = stored_MD
+        self._row_N = row_N
+        self.num_positions = len(stored_MD if row_N is None else row_N)
+        self.width = stored_MD.shape[1]
+
+    def take(self, row_N: NDArray[np.int64]) -> States:
+        """Some positions of a file that is whole, without a copy."""
+        if self._row_N is not None:
+            row_N = self._row_N[row_N]
+        whole = len(row_N) == len(self._stored_MD) and np.array_equal(row_N, np.arange(len(row_N)))
+        return States(self._stored_MD, None if whole else row_N)
 
     def rows(self, start: int, stop: int) -> Tensor:
         """States of positions start..stop-1, (B, D) float32."""
-        rows_BD = np.asarray(self._rows_ND[start:stop])
-        if self._stored == np.uint16:
+        part: Any = slice(start, stop) if self._row_N is None else self._row_N[start:stop]
+        rows_BD = np.asarray(self._stored_MD[part])
+        if rows_BD.dtype == np.uint16:
             return torch.from_numpy((rows_BD.astype(np.uint32) << 16).view(np.float32))
         return torch.from_numpy(rows_BD.astype(np.float32))
 
 
 class StateWriter:
-    """Appends documents' states to a file; ``with`` closes it."""
+    """Appends documents' states to a file; ``with`` closes it.
+
+    ``path`` is a file, or a folder in which the system keeps one without a name, gone with its last reader.
+    """
 
     def __init__(self, path: Path, dtype: torch.dtype) -> None:
-        self.path = path
-        self.dtype = dtype
+        self._stored = _storage(dtype)
         self._num_positions = 0
         self._width = 0
-        self._stream: IO[bytes] = path.open("wb")
+        # kept open for what reads it
+        self._stream: IO[bytes] = tempfile.TemporaryFile(dir=path) if path.is_dir() else path.open("w+b")  # noqa: SIM115
 
     def __enter__(self) -> Self:
         """Ready for ``append``."""
@@ -61,22 +68,34 @@ class StateWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
-        self._stream.close()
+        """Nothing is written any more."""
+        self._stream.flush()
 
     def append(self, hidden_TD: NDArray[np.float32]) -> None:
         """Rows of one document, float32 as in the scoring engine's output."""
-        stored = _storage(self.dtype)
         rows_TD = np.ascontiguousarray(hidden_TD, dtype=np.float32)
-        if stored == np.uint16:
+        if self._stored == np.uint16:
             rows_TD = (rows_TD.view(np.uint32) >> 16).astype(np.uint16)
-        self._stream.write(rows_TD.astype(stored, copy=False).tobytes())
+        self._stream.write(rows_TD.astype(self._stored, copy=False).tobytes())
         self._num_positions += len(rows_TD)
         self._width = rows_TD.shape[1]
 
+    @property
+    def num_bytes(self) -> int:
+        """What was written."""
+        return self._num_positions * self._width * self._stored.itemsize
+
     def states(self) -> States:
-        """The written states; the file must be closed."""
-        return States(self.path, self._num_positions, self._width, self.dtype)
+        """What was written, mapped."""
+        shape = (self._num_positions, self._width)
+        self._stream.flush()
+        # an empty file can't be mapped
+        stored_MD: NDArray[Any] = (
+            np.memmap(self._stream, self._stored, "r", shape=shape)  # type: ignore[call-overload]
+            if self._num_positions
+            else np.empty(shape, self._stored)
+        )
+        return States(stored_MD)
 
 
 def _storage(dtype: torch.dtype) -> Any:

@@ -22,9 +22,10 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
 from stemmatics.lm.checkpoints.loading import load
 from stemmatics.lm.checkpoints.pin import Pin, pin
+from stemmatics.lm.scoring.encoded import tokenized
 from stemmatics.lm.scoring.engine import Engine
 from stemmatics.lm.scoring.forward import score
-from stemmatics.lm.scoring.passes import Reader, tokenized
+from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.spread_rows import Sample, Setting, Spread, advice, row_of
 from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument, add_up
 from stemmatics.lm.text.corpus import Document, read, text_source

@@ -146,6 +146,12 @@ class TextTokenizer:
         """SHA-256 of what determines ids: vocabulary, merges, normaliser, pre-tokenizer, added tokens."""
         return hashlib.sha256(self._tokens.fingerprint_source()).hexdigest()
 
+    @cached_property
+    def identity(self) -> tuple[Any, ...]:
+        """Equal for two tokenizers that give every text the same tokens and flags."""
+        special = tuple(sorted(self.special_ids))
+        return (self.fingerprint, self.hf.bos_token_id, self.hf.unk_token_id, special)
+
     def _leaks(self) -> set[str]:
         """Special tokens that a document could write as text."""
         leaking = set()

@@ -19,9 +19,10 @@ from stemmatics.facts.prior import CEILING_ARMS, OWN, PRIOR, UNCORRECTED
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
+from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior.arms import FitSettings, Fitted, ModelStatistics, fit_model
 from stemmatics.probe.prior.draws import draw_rows
-from stemmatics.probe.prior.states import HeadPass, Refused, head_pass
+from stemmatics.probe.prior.states import HeadPass, head_pass, states_reading
 from stemmatics.probe.sources import load_checkpoint
 
 CORRECTIONS = "corrections.npz"
@@ -41,6 +42,10 @@ class Prior:
         scratch = tokens * int(fact.params["num_columns"]) * _BYTES_PER_LOGIT
         return forward_cost(fact.needs["checkpoint"], tokens, scratch)
 
+    def reading(self, fact: Fact) -> Reading:
+        """States of the sampled documents."""
+        return states_reading(fact)
+
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """Sums by document and arm, the fits, the redrawn fits; the corrections go to the cache."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
@@ -58,16 +63,14 @@ def settings_of(fact: Fact) -> FitSettings:
 
 
 def scratch_folder(context: Context) -> tempfile.TemporaryDirectory[str]:
-    """A folder on the cache's disk for states and columns; removed when the fact is made."""
-    folder = context.cache.root / "making"
-    folder.mkdir(parents=True, exist_ok=True)
-    return tempfile.TemporaryDirectory(prefix="prior-", dir=folder)
+    """A folder on the cache's disk for columns; removed when the fact is made."""
+    return tempfile.TemporaryDirectory(prefix="prior-", dir=context.scratch())
 
 
 def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
     with scratch_folder(context) as scratch:
         try:
-            states = head_pass(fact, loaded, context, Path(scratch))
+            states = head_pass(fact, context)
         except Refused as refusal:
             return Made(fact, tables_of([], [], [], {"refusal": str(refusal)}))
         settings = settings_of(fact)

@@ -1,15 +1,12 @@
-"""One forward pass over FIT and EVAL: the head's inputs of every scored token, on disk.
+"""The head's inputs of every scored token of FIT and EVAL, from one pass of the model.
 
 Axes: T tokens of one document, N positions, S supported ids.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,57 +15,67 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
-from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.lm.scoring.discover import discover_head
+from stemmatics.lm.scoring.encoded import Counted
 from stemmatics.lm.scoring.head import LinearHead
-from stemmatics.lm.scoring.head_pass import Positions, restricted
-from stemmatics.lm.scoring.head_states import StateWriter
-from stemmatics.lm.scoring.passes import Counted, Reader
-from stemmatics.lm.scoring.sums import TokenScores
-from stemmatics.lm.tokens.tokenizer import TextTokenizer, shared_support
+from stemmatics.lm.scoring.head_pass import Positions, excluded_nll, restricted
+from stemmatics.lm.scoring.head_states import States
+from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.stored_pass import StoredDocument, Wants
+from stemmatics.lm.scoring.structure import structure_of
+from stemmatics.lm.tokens.tokenizer import shared_support
 from stemmatics.probe.base import Context
-from stemmatics.probe.sources import documents_of, tokenizer_of
+from stemmatics.probe.passes import Reading, Refused, pass_over
+from stemmatics.probe.score import progress
+from stemmatics.probe.sources import encoded, text_tokenizer_of
 
 SPLITS = ("FIT", "EVAL")
 
 
 @dataclass
 class _Split:
-    """What one split collects during the pass: states on disk, targets, sums by document.
+    """What one split collects from the pass: rows of its states, targets, sums by document.
 
     ``compact_V`` numbers the ids of the support ``mask_V``.
     """
 
-    writer: StateWriter
     mask_V: NDArray[np.bool_]
     compact_V: NDArray[np.int64]
-    targets: list[NDArray[np.int64]] = field(default_factory=list)
-    lengths: list[int] = field(default_factory=list)
+    rows: list[NDArray[np.int64]] = field(default_factory=list)
+    ids: list[NDArray[np.int64]] = field(default_factory=list)
     index: list[int] = field(default_factory=list)
     excluded: list[float] = field(default_factory=list)
     num_outside: list[int] = field(default_factory=list)
 
-    def add(self, scores: TokenScores) -> None:
+    def add(self, stored: StoredDocument) -> None:
         """The scored tokens of one document that lie on the support."""
+        scores = stored.scores
         ids_T = scores.document.ids
         inside_T = scores.scored & self.mask_V[ids_T]
         if not inside_T.any():
             return
-        self.writer.append(scores.extra["hidden"][inside_T])
-        self.targets.append(self.compact_V[ids_T[inside_T]].astype(np.int64))
-        self.lengths.append(int(inside_T.sum()))
+        self.rows.append(stored.first_state + np.flatnonzero(inside_T[scores.scored]))
+        self.ids.append(ids_T[inside_T])
         self.index.append(scores.document.index)
         excluded = scores.excluded_nll
         self.excluded.append(0.0 if excluded is None else float(excluded[inside_T].sum()))
         self.num_outside.append(int((scores.scored & ~inside_T).sum()))
 
-    def positions(self) -> Positions:
+    @property
+    def num_positions(self) -> int:
+        """Scored tokens on the support."""
+        return sum(map(len, self.rows))
+
+    def ids_N(self) -> NDArray[np.int64]:  # noqa: N802 - named with its axis
+        """Targets by the ids of the model."""
+        return np.concatenate(self.ids)
+
+    def positions(self, states: States) -> Positions:
         """What was collected, as arrays."""
-        empty = np.empty(0, dtype=np.int64)
+        lengths = [len(rows) for rows in self.rows]
         return Positions(
-            self.writer.states(),
-            np.concatenate(self.targets) if self.targets else empty,
-            np.repeat(np.arange(len(self.lengths), dtype=np.int64), self.lengths),
+            states.take(np.concatenate(self.rows)),
+            self.compact_V[self.ids_N()].astype(np.int64),
+            np.repeat(np.arange(len(lengths), dtype=np.int64), lengths),
             np.array(self.index, dtype=np.int64),
         )
 
@@ -91,60 +98,84 @@ class HeadPass:
     prefix_id: int | None
 
 
-class Refused(Exception):  # noqa: N818 - not an error but a result, kept in the store
-    """Why no correction can be fitted here; the report gives the reason."""
+def states_reading(fact: Fact) -> Reading:
+    """The pass that a correction is fitted on: states of the sampled documents, on the support."""
+
+    def wants(reader: Reader, context: Context) -> Wants:
+        split_of, _ = _splits(fact, context)
+        _refuse_empty(split_of)
+        mask_V = _mask(fact, reader, _head(reader), context)
+        num_documents = int(fact.needs["corpus"].params["num_documents"])
+        sampled = frozenset(index for index, split in split_of.items() if split in SPLITS)
+        return Wants(None if len(sampled) == num_documents else sampled, states=True, support_V=mask_V)
+
+    scoring = Scoring.model_validate(fact.params["scoring"])
+    return Reading(fact.needs["checkpoint"], fact.needs["corpus"], scoring, wants)
 
 
-def head_pass(fact: Fact, loaded: Loaded, context: Context, scratch: Path) -> HeadPass:
-    """Read, tokenise, run the model once. Raises Refused where no fit is possible."""
-    reader = Reader.of(loaded, Scoring.model_validate(fact.params["scoring"]), context.numerics)
-    documents = documents_of(fact.needs["corpus"])
+def head_pass(fact: Fact, context: Context) -> HeadPass:
+    """The head and its inputs, from a pass that may serve other facts too.
+
+    Raises Refused where no fit is possible.
+    """
+    reading = states_reading(fact)
+    reader = reading.reader(context)
     split_of, group_of = _splits(fact, context)
     _refuse_empty(split_of)
-    head = discover_head(loaded.model, reader.context_length)
-    if head is None:
-        message = "the model's logits are not a linear head of its states with a scale and a soft cap"
-        raise Refused(message)
-    counted = reader.count(documents())
-    support_V = _support(fact, reader, counted, context)
-    mask_V = np.zeros(head.num_ids, dtype=np.bool_)
-    mask_V[: len(support_V)] = support_V[: head.num_ids]
-    ids_S = np.flatnonzero(mask_V).astype(np.int64)
+    head = _head(reader)
+    counted = encoded(fact.needs["corpus"], reader.tokenizer, context).counted(reader.loaded.num_ids)
+    mask_V = _mask(fact, reader, head, context)
+    passed = pass_over(reading, context, on_event=progress(fact, context, counted))
     compact_V = np.cumsum(mask_V) - 1
-    with ExitStack() as stack:
-        splits = {}
-        for name in SPLITS:
-            writer = stack.enter_context(StateWriter(scratch / f"{name}.states", loaded.model.dtype))
-            splits[name] = _Split(writer, mask_V, compact_V)
-
-        def collect(scores: TokenScores) -> None:
-            splits[split_of[scores.document.index]].add(scores)
-
-        sampled = (document for document in documents() if split_of.get(document.index) in SPLITS)
-        sums = reader.score(
-            sampled,
-            support_V=mask_V,
-            want=("nll", "hidden"),
-            token_sink=collect,
-            on_event=_progress(fact, context, counted),
-        )
-        _refuse_non_finite(sums)
-    positions = {name: split.positions() for name, split in splits.items()}
-    for name, part in positions.items():
-        if part.num_positions < 2:
-            message = f"the {name} split has {part.num_positions} scored tokens; more text is needed"
+    splits = {name: _Split(mask_V, compact_V) for name in SPLITS}
+    non_finite = []
+    for stored in passed.documents(frozenset(split_of)):
+        scores = stored.scores
+        if split_of[scores.document.index] in SPLITS:
+            splits[split_of[scores.document.index]].add(stored)
+        if not np.isfinite(scores.nll[scores.scored]).all():
+            non_finite.append(scores.document.index)
+    _refuse_non_finite(non_finite)
+    for name, split in splits.items():
+        if split.num_positions < 2:
+            message = f"the {name} split has {split.num_positions} scored tokens; more text is needed"
             raise Refused(message)
+    states = passed.stored.states()
+    positions = {name: split.positions(states) for name, split in splits.items()}
+    evaluated = splits["EVAL"]
+    excluded_D = np.array(evaluated.excluded)
+    if not passed.stored.has_support(mask_V):
+        # the pass went with the support of another pair
+        excluded_D = excluded_nll(head, positions["EVAL"], evaluated.ids_N(), mask_V)
     _, group_of_D = np.unique([group_of[i] for i in splits["FIT"].index], return_inverse=True)
+    ids_S = np.flatnonzero(mask_V).astype(np.int64)
     return HeadPass(
         restricted(head, ids_S),
         ids_S,
         positions,
-        np.array(splits["EVAL"].excluded),
-        np.array(splits["EVAL"].num_outside, dtype=np.int64),
+        excluded_D,
+        np.array(evaluated.num_outside, dtype=np.int64),
         group_of_D,
         counted,
         reader.prefix_id,
     )
+
+
+def _head(reader: Reader) -> LinearHead:
+    cutter = reader.cutter()
+    head = structure_of(reader.loaded.model, cutter.context_length, cutter.size).head
+    if head is None:
+        message = "the model's logits are not a linear head of its states with a scale and a soft cap"
+        raise Refused(message)
+    return head
+
+
+def _mask(fact: Fact, reader: Reader, head: LinearHead, context: Context) -> NDArray[np.bool_]:
+    """The support, one entry a row of the head."""
+    support_V = _support(fact, reader, context)
+    mask_V = np.zeros(head.num_ids, dtype=np.bool_)
+    mask_V[: len(support_V)] = support_V[: head.num_ids]
+    return mask_V
 
 
 def _splits(fact: Fact, context: Context) -> tuple[dict[int, str], dict[int, str]]:
@@ -171,19 +202,19 @@ def _refuse_empty(split_of: dict[int, str]) -> None:
         raise Refused(message)
 
 
-def _support(fact: Fact, reader: Reader, counted: Counted, context: Context) -> NDArray[np.bool_]:
+def _support(fact: Fact, reader: Reader, context: Context) -> NDArray[np.bool_]:
     """Ids that mean the same text in both models. Raises Refused where the corpus's tokens differ."""
     own = reader.tokenizer
     num_ids = reader.loaded.num_ids
     partner = fact.needs.get("partner")
     if partner is None:
         return shared_support(own, own, num_ids, num_ids).mask
-    other = TextTokenizer(tokenizer_of(partner, context))
-    documents = documents_of(fact.needs["corpus"])
-    counted_by_partner = Reader(
-        reader.loaded, other, reader.scoring, reader.numerics, None, "", reader.context_length
-    ).count(documents())
-    if counted_by_partner.token_ids_sha256 != counted.token_ids_sha256:
+    other = text_tokenizer_of(partner, context)
+    hashes = [
+        encoded(fact.needs["corpus"], tokenizer, context).counted(0).token_ids_sha256
+        for tokenizer in (own, other)
+    ]
+    if hashes[0] != hashes[1]:
         message = "the tokenizers differ: the two models do not see the same tokens of this corpus"
         raise Refused(message)
     prefix_id = other.prefix(reader.scoring.prefix)[0]
@@ -202,18 +233,7 @@ def _num_ids(partner: Fact, context: Context) -> int:
     return int(load_config(pin_of(partner, context), trust_remote_code=trust).get_text_config().vocab_size)
 
 
-def _progress(fact: Fact, context: Context, counted: Counted) -> Any:
-    def report(event: Any) -> None:
-        if event.get("kind") == "progress":
-            context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
-        else:
-            context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
-
-    return report
-
-
-def _refuse_non_finite(sums: Iterator[Any]) -> None:
-    non_finite = [document.index for document in sums if "non_finite" in document.flags]
+def _refuse_non_finite(non_finite: Sequence[int]) -> None:
     if non_finite:
         raise UserError(
             f"the loss of {len(non_finite)} documents is not finite",

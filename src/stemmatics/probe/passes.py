@@ -1,0 +1,117 @@
+"""Passes of checkpoints over corpora, each made once for all facts that want something of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from stemmatics.core import plugins
+from stemmatics.core.facts import Fact
+from stemmatics.core.keys import key_of
+from stemmatics.core.scoring import Scoring
+from stemmatics.facts.train import is_recovery
+from stemmatics.lm.scoring.encoded import EncodedCorpus
+from stemmatics.lm.scoring.passes import Reader
+from stemmatics.lm.scoring.stored_pass import StoredDocument, StoredPass, Wants
+from stemmatics.lm.scoring.sums import DocumentSums
+from stemmatics.probe.base import Context
+from stemmatics.probe.sources import encoded, load_checkpoint, load_merged, model_key
+
+
+class Refused(Exception):  # noqa: N818 - not an error but an answer, kept in the store
+    """Why something can't be made of this model and text; said in the report."""
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """What a fact wants of a pass of a checkpoint over a corpus.
+
+    ``wants`` is asked when the pass is about to run; where it raises Refused, nothing is wanted. ``merged``:
+    of an adapter, the weights that it was added to.
+    """
+
+    checkpoint: Fact
+    corpus: Fact
+    scoring: Scoring
+    wants: Callable[[Reader, Context], Wants] = lambda _reader, _context: Wants()
+    merged: bool = False
+
+    def reader(self, context: Context) -> Reader:
+        """The loaded checkpoint with the scoring's prefix and windows settled."""
+        load = load_merged if self.merged else load_checkpoint
+        return Reader.of(load(self.checkpoint, context), self.scoring, context.numerics)
+
+    def key(self, context: Context) -> str:
+        """Readings with equal keys read the same losses; supports play no part in them."""
+        merge = self.merged or is_recovery(self.checkpoint)
+        model = model_key(self.checkpoint, context, merge=merge)
+        scoring = self.scoring.model_copy(update={"support": "full"})
+        return key_of({"model": model, "corpus": self.corpus.key, "scoring": scoring.key()})
+
+
+@dataclass(frozen=True, eq=False)
+class Passed:
+    """A pass with what is needed to read it."""
+
+    reader: Reader
+    corpus: EncodedCorpus
+    stored: StoredPass
+
+    def sums(self, **settings: Any) -> Iterator[DocumentSums]:
+        """Sums of the documents, as ``StoredPass.sums`` takes settings."""
+        return self.stored.sums(self.corpus, self.reader.prefix_id, **settings)
+
+    def documents(self, wanted: frozenset[int] | None = None) -> Iterator[StoredDocument]:
+        """Scores of the documents, or of those that are wanted."""
+        return self.stored.documents(self.corpus, self.reader.prefix_id, wanted)
+
+
+def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None) -> Passed:
+    """The pass that a reading asks for: one that was made before, or one made for all facts of the job."""
+    passes, key = context.workspace.passes, reading.key(context)
+    reader = reading.reader(context)
+    corpus = encoded(reading.corpus, reader.tokenizer, context)
+    wants = reading.wants(reader, context)
+    stored = passes.find(key)
+    if stored is None or not stored.serves(wants):
+        wanted = [wants, *_wanted_by_job(key, reader, context)]
+        folder = context.scratch()
+        started = time.monotonic()
+        stored = StoredPass.run(reader, corpus, wanted, folder, on_event=on_event)
+        tell_pass(context, reading.checkpoint.label, reading.corpus, stored.num_scored, started)
+        context.workspace.bound_disk(folder)
+        passes.put(key, stored)
+    return Passed(reader, corpus, stored)
+
+
+def tell_pass(context: Context, model: str, corpus: Fact, num_tokens: int, started: float) -> None:
+    """Say that a model has read a corpus or a part of it since ``started``: ``num_tokens`` were scored."""
+    context.on_event(
+        {
+            "kind": "pass",
+            "label": model,
+            "corpus": corpus.label,
+            "num_tokens": num_tokens,
+            "spent": time.monotonic() - started,
+        }
+    )
+
+
+def _wanted_by_job(key: str, reader: Reader, context: Context) -> Iterator[Wants]:
+    """What the other facts of the job want of the same pass."""
+    for fact in context.workspace.job:
+        reading = reading_of(fact)
+        if reading is not None and reading.key(context) == key:
+            # a fact that has no answer fails or is refused when its turn comes
+            with suppress(Exception):
+                yield reading.wants(replace(reader, scoring=reading.scoring), context)
+
+
+def reading_of(fact: Fact) -> Reading | None:
+    """The pass that a fact is made from; None where its probe names none."""
+    probe = plugins.find("probes", fact.probe)()
+    named = getattr(probe, "reading", None)
+    return None if named is None else named(fact)
