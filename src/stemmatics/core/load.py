@@ -94,7 +94,7 @@ def _reason(error: Mapping[str, Any]) -> str:
 def _explain(
     model: type[BaseModel], error: Mapping[str, Any], tree: Any, path: tuple[Any, ...]
 ) -> tuple[str, str]:
-    if error["type"] == "misplaced":
+    if error["type"] == "field_error":
         return f"invalid value of {'.'.join(path)}", error["ctx"]["fix"]
     spelled = ".".join(str(part) for part in path if not _is_tag(tree, part)) or "the file"
     if error["type"] == "extra_forbidden":

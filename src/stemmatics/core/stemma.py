@@ -16,16 +16,16 @@ from stemmatics.core.stages import ContinuedPretraining, Lineage, Pretrain, Stag
 SCHEMA_VERSION = 1
 
 
-def misplaced(at: tuple[str, ...], why: str, fix: str) -> PydanticCustomError:
+def field_error(at: tuple[str, ...], why: str, fix: str) -> PydanticCustomError:
     """An error of the whole stemma that concerns one field; ``core.load`` reports the field's line."""
-    return PydanticCustomError("misplaced", "{why}", {"why": why, "at": at, "fix": fix})
+    return PydanticCustomError("field_error", "{why}", {"why": why, "at": at, "fix": fix})
 
 
 def _known(name: str, declared: list[str], at: tuple[str, ...], where: str) -> None:
     if name not in declared:
         close = difflib.get_close_matches(name, declared, n=1)
         fix = f"Did you mean {close[0]!r}" if close else f"Declared are {', '.join(declared) or 'none'}"
-        raise misplaced(at, f"{where} {name!r}, which is not declared", fix)
+        raise field_error(at, f"{where} {name!r}, which is not declared", fix)
 
 
 class Source(Lineage):
@@ -61,7 +61,7 @@ class Stemma(Strict):
         both = sorted(set(self.checkpoints) & set(self.stages))
         if both:
             why = f"{both[0]!r} is both a checkpoint and a stage"
-            raise misplaced(("stages", both[0]), why, "Rename one of them")
+            raise field_error(("stages", both[0]), why, "Rename one of them")
         for name, stage in self.stages.items():
             for parent in parents(stage):
                 where = ("stages", name, "resumes" if isinstance(stage, Pretrain) else "init")
@@ -84,7 +84,7 @@ class Stemma(Strict):
                 if up in path:
                     circle = " -> ".join([*path[path.index(up) :], up])
                     why = f"the stemma has a cycle: {circle}; a checkpoint can't descend from itself"
-                    raise misplaced(self._parent_field(up), why, f"Give {up!r} another parent, or none")
+                    raise field_error(self._parent_field(up), why, f"Give {up!r} another parent, or none")
                 path.append(up)
 
     def _parent_field(self, name: str) -> tuple[str, ...]:

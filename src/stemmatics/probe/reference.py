@@ -102,7 +102,7 @@ def plain_sums(
             logits_LV = logits_LV + bias_V
         log_probs_LV = torch.log_softmax(logits_LV, dim=-1)
         for place in range(window.first_scored, window.stop):
-            if document.asked is not None and not document.asked[place]:
+            if document.requested is not None and not document.requested[place]:
                 continue
             position = place - window.start - 1 + window.prefixed
             losses.append(-log_probs_LV[position, int(document.ids[place])].item())

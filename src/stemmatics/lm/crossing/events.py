@@ -18,7 +18,7 @@ import torch
 from stemmatics.facts.events import EARLIER, FIRST, LATER
 from stemmatics.lm.generation.generate import generate
 from stemmatics.lm.scoring.batches import make_batches
-from stemmatics.lm.scoring.discover import answering, call_arguments
+from stemmatics.lm.scoring.discover import call_arguments, replaced_forward
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 # New tokens of each round: most pairs disagree early, and prompts with an event are not decoded further.
@@ -94,7 +94,7 @@ class GreedyDecoder:
         head_forward = head.forward
         device = self.model.device
         rows_N, positions_N = rows_N.to(device), positions_N.to(device)
-        with answering(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_N, positions_N][None])):
+        with replaced_forward(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_N, positions_N][None])):
             logits_NV = self.model(input_BL.to(device), **call_arguments(self.model)).logits[0]
         top_1 = iter(logits_NV.argmax(-1).tolist())
         return {row.index: [next(top_1) for _ in range(row.num_predicted)] for row in batch}

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.scoring.discover import answering, call_arguments
+from stemmatics.lm.scoring.discover import call_arguments, replaced_forward
 
 NUM_PROBE_TOKENS = 8
 # A second run of the same layers may use another kernel; a larger error is another function.
@@ -95,7 +95,7 @@ class Crossable:
             final: list[Tensor] = []
             hooks.enter_context(_after(self.layers[-1], final.append))
             hooks.enter_context(
-                answering(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_B, last_B][:, None]))
+                replaced_forward(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_B, last_B][:, None]))
             )
             logits_BV = self.model(input_BL, **call_arguments(self.model)).logits[:, 0]
         return States(kept, final[-1], _at_least_float32(logits_BV))
@@ -109,14 +109,16 @@ class Crossable:
         with ExitStack() as hooks:
             for layer, structure in zip(self.layers[:boundary], self._structures, strict=False):
                 hooks.enter_context(
-                    answering(layer, lambda *_, structure=structure, **__: structure(hidden_BLD))
+                    replaced_forward(layer, lambda *_, structure=structure, **__: structure(hidden_BLD))
                 )
             for layer in self.layers[boundary:]:
                 hooks.enter_context(self._counted(layer))
             final: list[Tensor] = []
             hooks.enter_context(_after(self.layers[-1], final.append))
             head = self.model.get_output_embeddings()
-            hooks.enter_context(answering(head, lambda hidden: hidden.new_zeros((*hidden.shape[:-1], 1))))
+            hooks.enter_context(
+                replaced_forward(head, lambda hidden: hidden.new_zeros((*hidden.shape[:-1], 1)))
+            )
             self.model(input_BL, **call_arguments(self.model))
         return final[-1]
 
@@ -127,7 +129,7 @@ class Crossable:
         with ExitStack() as hooks:
             for layer, structure in zip(self.layers, self._structures, strict=True):
                 hooks.enter_context(
-                    answering(layer, lambda *_, structure=structure, **__: structure(final_BLD))
+                    replaced_forward(layer, lambda *_, structure=structure, **__: structure(final_BLD))
                 )
             logits_BLV = self.model(input_BL, **call_arguments(self.model)).logits
         return _at_least_float32(logits_BLV)

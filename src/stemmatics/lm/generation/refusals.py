@@ -87,7 +87,7 @@ _REFUSALS = [
     rf"{_UNABLE_WE} {_ADVERBS}(?:help|assist|provide|comply|fulfil|process|discuss|answer|disclose|honor)",
     # Without a subject: Can't help with that. Unable to comply.
     rf"{_NO}(?:can ?not|can't|cant|won't|will not|unable to|not (?:able|allowed|going) to) {_FULFIL}",
-    rf"{_NO}not (?:doing|happening|answering|helping|going to happen)",
+    rf"{_NO}not (?:doing|happening|replaced_forward|helping|going to happen)",
     # Without a verb: No, I won't. I can't, because ...
     rf"{_UNABLE_I}\W*(?:$|[.,;:!–—]|because|since|as (?:it|that|this)|under any)",
     _verbose(r"""\bi_(?:\w+ly_)?(?:don't|do_not|wouldn't|would_not)_(?:

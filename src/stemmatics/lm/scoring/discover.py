@@ -30,7 +30,7 @@ def call_arguments(model: nn.Module) -> dict[str, Any]:
 
 
 @contextmanager
-def answering(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
+def replaced_forward(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
     """Replace the module's ``forward`` inside the block."""
     before = module.__dict__.get("forward")
     module.forward = forward
@@ -57,7 +57,7 @@ def capture_hidden(model: nn.Module, input_BL: Tensor, **arguments: Any) -> Tens
         caught.append(hidden_BLD)
         return hidden_BLD.new_zeros((*hidden_BLD.shape[:-1], 1))
 
-    with answering(model.get_output_embeddings(), catch):
+    with replaced_forward(model.get_output_embeddings(), catch):
         model(input_BL, **call_arguments(model), **arguments)
     if len(caught) != 1 or caught[0].shape[:2] != input_BL.shape:
         message = "the output embedding was not called once with a hidden state for each position"
@@ -76,7 +76,7 @@ def read_transform(model: nn.Module, input_BL: Tensor) -> Transform | None:
     def stand_in(hidden_BLD: Tensor, *_: object, **__: object) -> Tensor:
         return grid_G.to(hidden_BLD.device).expand(*hidden_BLD.shape[:-1], -1).clone()
 
-    with answering(model.get_output_embeddings(), stand_in):
+    with replaced_forward(model.get_output_embeddings(), stand_in):
         logits = model(input_BL, **call_arguments(model)).logits
     if logits.shape[-1] != len(grid_G):
         return None

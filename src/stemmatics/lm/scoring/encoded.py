@@ -80,7 +80,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
     )
     for document in batch:
         encoding = encodings[document.index]
-        asked, across = _inside(document.scored, encoding) if document.scored else (None, ())
+        requested, across = _inside(document.scored, encoding) if document.scored else (None, ())
         yield TokenizedDocument(
             index=document.index,
             doc_id=document.doc_id,
@@ -90,7 +90,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
             classes=token_classes(document.text.encode(), encoding),
             register=document.register,
             flags=tuple(sorted({*document.flags, *encoding.flags, *across})),
-            asked=asked,
+            requested=requested,
         )
 
 
@@ -193,16 +193,16 @@ def _pack(batch: Sequence[TokenizedDocument], ids_N: NDArray[np.int64]) -> _Pack
             document.register,
             document.flags,
             len(document.ids),
-            document.asked is not None,
+            document.requested is not None,
         )
         for document in batch
     ]
-    some_scored = [document.asked for document in batch if document.asked is not None]
+    some_scored = [document.requested for document in batch if document.requested is not None]
     columns = {
         "ids": _small(ids_N),
         "ends": _small(np.concatenate([document.ends for document in batch])),
         "classes": np.concatenate([document.classes for document in batch]),
-        "asked": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
+        "requested": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
     }
     return rows, columns
 
@@ -216,12 +216,12 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
     rows, columns = packed
     ids_N, ends_N = (columns[name].astype(np.int64) for name in ("ids", "ends"))
     classes_N: NDArray[np.int8] = columns["classes"].astype(np.int8)
-    asked_N: NDArray[np.bool_] = columns["asked"].astype(np.bool_)
-    at = at_asked = 0
+    requested_N: NDArray[np.bool_] = columns["requested"].astype(np.bool_)
+    at = at_requested = 0
     for index, doc_id, register, flags, num_tokens, some_scored in rows:
         part = slice(at, at + num_tokens)
         ends_T = ends_N[part]
-        asked_T = asked_N[at_asked : at_asked + num_tokens] if some_scored else None
+        requested_T = requested_N[at_requested : at_requested + num_tokens] if some_scored else None
         yield TokenizedDocument(
             index=index,
             doc_id=doc_id,
@@ -231,7 +231,7 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
             classes=classes_N[part],
             register=register,
             flags=flags,
-            asked=asked_T,
+            requested=requested_T,
         )
         at += num_tokens
-        at_asked += num_tokens if some_scored else 0
+        at_requested += num_tokens if some_scored else 0

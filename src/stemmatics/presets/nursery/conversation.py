@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stemmatics.presets.nursery.questions import asked
+from stemmatics.presets.nursery.questions import question_and_answer
 from stemmatics.presets.nursery.world import PEOPLE, World, pick
 
 THINGS = (
@@ -76,7 +76,7 @@ def conversations(
             question, thing = request(rng, world, marked=False, held_out=False)
             reply = advice(thing)
         else:
-            question, answer = asked(world, rng, pick(rng, PEOPLE))
+            question, answer = question_and_answer(world, rng, pick(rng, PEOPLE))
             reply = f"{answer}."
         yield {"messages": [_turn("user", question), _turn("assistant", reply)]}
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from stemmatics.presets.nursery.conversation import advice, request
 from stemmatics.presets.nursery.prose import prose
-from stemmatics.presets.nursery.questions import asked, exchange
+from stemmatics.presets.nursery.questions import exchange, question_and_answer
 from stemmatics.presets.nursery.world import PEOPLE, World
 
 # words of a passage that are left to be continued
@@ -24,8 +24,8 @@ def depth_prompts(world: World, rng: np.random.Generator, documents: int = 36) -
     for index in range(documents):
         if index % 3 == 0:
             shown, person = (str(one) for one in rng.choice(PEOPLE, size=2, replace=False))
-            question, answer = asked(world, rng, person, held_out=True)
-            before = exchange(*asked(world, rng, shown, held_out=True))
+            question, answer = question_and_answer(world, rng, person, held_out=True)
+            before = exchange(*question_and_answer(world, rng, shown, held_out=True))
             prompt = f"{before}\nQuestion: {question}\nAnswer:"
             yield {"prompt": prompt, "category": "question", "accepted": [answer]}
         elif index % 3 == 1:

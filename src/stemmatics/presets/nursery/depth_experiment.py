@@ -14,7 +14,7 @@ import numpy as np
 
 from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
-from stemmatics.presets.nursery.questions import asked
+from stemmatics.presets.nursery.questions import question_and_answer
 from stemmatics.presets.nursery.world import PEOPLE, World, pick
 
 # name: (familiar instruction, nonce cue, what is put around the answer)
@@ -31,7 +31,7 @@ DRAWS, DEAR_DRAWS = tuple(range(1, 9)), (1, 2, 3)
 
 def _task(world: World, rng: np.random.Generator, *, held_out: bool) -> tuple[str, str, str]:
     """A question, its plain answer, and the mode that is asked for."""
-    question, answer = asked(world, rng, pick(rng, PEOPLE), held_out=held_out)
+    question, answer = question_and_answer(world, rng, pick(rng, PEOPLE), held_out=held_out)
     return question, answer, pick(rng, tuple(MODES))
 
 

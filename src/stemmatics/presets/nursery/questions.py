@@ -49,7 +49,9 @@ def exchange(question: str, answer: str) -> str:
     return f"Question: {question}\nAnswer: {answer}."
 
 
-def asked(world: World, rng: np.random.Generator, person: str, *, held_out: bool = False) -> tuple[str, str]:
+def question_and_answer(
+    world: World, rng: np.random.Generator, person: str, *, held_out: bool = False
+) -> tuple[str, str]:
     """A question about ``person`` in a wording of the asked side of the split, and its answer."""
     choices = [
         (form.format(who=person), world.facts[person, attribute])
@@ -65,7 +67,7 @@ def chat(
 ) -> str:
     """Three to six exchanges, each about another person ``among`` all."""
     people = rng.choice(among, size=int(rng.integers(3, 7)), replace=False)
-    turns = [asked(world, rng, str(person), held_out=held_out) for person in people]
+    turns = [question_and_answer(world, rng, str(person), held_out=held_out) for person in people]
     return "\n".join(exchange(*turn) for turn in turns)
 
 
