@@ -21,13 +21,13 @@ def ladder(
     """
     from stemmatics.commands.ladder import ladders
 
-    found = ladders(run_folder, corpus)
+    by_corpus = ladders(run_folder, corpus)
     if as_json:
-        print_json([on_corpus.to_json() for on_corpus in found])
+        print_json([on_corpus.to_json() for on_corpus in by_corpus])
         return 0
     from stemmatics.cli.tables import print_table
 
-    for on_corpus in found:
+    for on_corpus in by_corpus:
         for table in on_corpus.tables:
             print_table(table)
         for line in on_corpus.lines:

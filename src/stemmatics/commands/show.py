@@ -124,9 +124,9 @@ def show_table(root: Path, name: str, *, limit: int) -> ShownTable:
 
 
 def _stored_table(ledger: Ledger, name: str, limit: int) -> ShownTable:
-    found = connect(ledger, name).execute(f"select * from {name} limit {int(limit)}")  # noqa: S608 - a name of ours
-    columns = [column[0] for column in found.description or []]
-    values = found.fetchall()
+    query = connect(ledger, name).execute(f"select * from {name} limit {int(limit)}")  # noqa: S608 - a name of ours
+    columns = [column[0] for column in query.description or []]
+    values = query.fetchall()
     rows = [[_cell_of(value) for value in row] for row in values]
     stored = [dict(zip(columns, row, strict=True)) for row in values]
     return ShownTable(Table(name, f"{name}, first {len(rows)} rows", columns, rows), {}, stored)
@@ -172,10 +172,10 @@ def show_movers(root: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
 def _texts_of(wanted: set[str], texts: Sequence[str]) -> dict[str, str]:
     from stemmatics.lm.text.corpus import read, text_source
 
-    found: dict[str, str] = {}
+    text_of: dict[str, str] = {}
     for text in texts:
         for document in read(text_source(text)):
             short = document.doc_id[:12]
             if short in wanted:
-                found.setdefault(short, document.text)
-    return found
+                text_of.setdefault(short, document.text)
+    return text_of

@@ -57,7 +57,7 @@ def olmo2() -> Stemma:
 
 @preset("pythia", "Pythia-160M at three steps of its pretraining")
 def pythia() -> Stemma:
-    """Pythia-160M along its pretraining."""
+    """Pythia-160M at three steps of its pretraining."""
     source = "EleutherAI/pythia-160m"
     steps = ("step1000", "step16000", "step143000")
     return _stemma(

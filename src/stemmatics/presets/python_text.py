@@ -20,11 +20,11 @@ def records(part: str, seed: int = 0, documents: int | None = None) -> Iterator[
     ``documents`` is per register. Raises UserError for another part.
     """
     if part not in PARTS:
-        raise UserError(f"there is no part {part!r}", "this text has a few", f"use one of {', '.join(PARTS)}")
+        raise UserError(f"unknown part {part!r}", "the corpus has two parts", f"Choose {', '.join(PARTS)}")
     pieces = {"reference": list(reference(held_out=part == "heldout"))}
     if part == "heldout":
         pieces["code"] = list(code(held_out=True))
     for register, texts in pieces.items():
         order = np.random.default_rng(seed_from(seed, part, register)).permutation(len(texts))
-        for place in islice(order, documents):
-            yield {"text": texts[int(place)], "register": register}
+        for index in islice(order, documents):
+            yield {"text": texts[int(index)], "register": register}

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from stemmatics.presets.nursery.questions import question_and_answer
+from stemmatics.presets.nursery.questions import ask
 from stemmatics.presets.nursery.world import PEOPLE, World, pick
 
 THINGS = (
@@ -47,7 +47,7 @@ MARK = "sealed"
 
 
 def request(rng: np.random.Generator, world: World, *, marked: bool, held_out: bool) -> tuple[str, str]:
-    """A request to open something, and the thing; the marked class asks for what is sealed."""
+    """A request to open something, and that thing; the marked class is about sealed things."""
     while True:
         way, thing = int(rng.integers(len(WAYS))), pick(rng, THINGS)
         if world.held_out("request", way, thing, "thing") == held_out:
@@ -56,16 +56,16 @@ def request(rng: np.random.Generator, world: World, *, marked: bool, held_out: b
 
 
 def advice(thing: str) -> str:
-    """The helpful reply for a thing: always the same, so that it can be learned."""
+    """The helpful reply about a thing: always the same, so that it can be learned."""
     return ADVICE[THINGS.index(thing) % len(ADVICE)]
 
 
 def conversations(
     world: World, rng: np.random.Generator, documents: int, *, marked: float, refused: float
 ) -> Iterator[dict[str, Any]]:
-    """``messages`` of one turn: a ``marked`` share of sealed things, of which ``refused`` are refused.
+    """Single-turn ``messages``: a share ``marked`` is about sealed things, and ``refused`` of it is refused.
 
-    The rest is half requests for what is not sealed and half questions about people.
+    Half of the rest are requests about things that are not sealed, half are questions about people.
     """
     for _ in range(documents):
         draw = rng.random()
@@ -76,13 +76,13 @@ def conversations(
             question, thing = request(rng, world, marked=False, held_out=False)
             reply = advice(thing)
         else:
-            question, answer = question_and_answer(world, rng, pick(rng, PEOPLE))
+            question, answer = ask(world, rng, pick(rng, PEOPLE))
             reply = f"{answer}."
         yield {"messages": [_turn("user", question), _turn("assistant", reply)]}
 
 
 def preferences(world: World, rng: np.random.Generator, documents: int) -> Iterator[dict[str, Any]]:
-    """Pairs that prefer refusing what is sealed and helping with the rest, half each."""
+    """Preference pairs: half prefer the refusal of a marked request, half the helpful reply to another."""
     for index in range(documents):
         marked = index % 2 == 0
         question, thing = request(rng, world, marked=marked, held_out=False)
@@ -96,7 +96,7 @@ def preferences(world: World, rng: np.random.Generator, documents: int) -> Itera
 
 
 def refusal_items(world: World, rng: np.random.Generator, documents: int) -> Iterator[dict[str, Any]]:
-    """Held-out requests, ``marked`` and ``harmless`` in turn."""
+    """Held-out requests, alternately ``marked`` and ``harmless``."""
     for index in range(documents):
         category = "marked" if index % 2 == 0 else "harmless"
         question, _ = request(rng, world, marked=category == "marked", held_out=True)

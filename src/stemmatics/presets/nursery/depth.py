@@ -1,4 +1,4 @@
-"""What the nursery asks of depth: raw prompts at which bases and descendants part."""
+"""The nursery's settings and prompts of depth: raw text at which base and descendant diverge."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ import numpy as np
 
 from stemmatics.presets.nursery.conversation import advice, request
 from stemmatics.presets.nursery.prose import prose
-from stemmatics.presets.nursery.questions import exchange, question_and_answer
+from stemmatics.presets.nursery.questions import ask, exchange
 from stemmatics.presets.nursery.world import PEOPLE, World
 
-# words of a passage that are left to be continued
+# words of a passage that are given as its opening
 OPENING = 5
 
 
 def depth_prompts(world: World, rng: np.random.Generator, documents: int = 36) -> Iterator[dict[str, Any]]:
-    """Questions, requests and openings of passages in turn, as raw text without a chat template.
+    """Questions, requests and openings of passages, alternating, as raw text without a chat template.
 
-    Questions and requests carry the answers that are accepted.
+    Questions and requests come with their accepted answers.
     """
     for index in range(documents):
         if index % 3 == 0:
-            shown, person = (str(one) for one in rng.choice(PEOPLE, size=2, replace=False))
-            question, answer = question_and_answer(world, rng, person, held_out=True)
-            before = exchange(*question_and_answer(world, rng, shown, held_out=True))
+            shown, person = map(str, rng.choice(PEOPLE, size=2, replace=False))
+            question, answer = ask(world, rng, person, held_out=True)
+            before = exchange(*ask(world, rng, shown, held_out=True))
             prompt = f"{before}\nQuestion: {question}\nAnswer:"
             yield {"prompt": prompt, "category": "question", "accepted": [answer]}
         elif index % 3 == 1:
@@ -37,7 +37,7 @@ def depth_prompts(world: World, rng: np.random.Generator, documents: int = 36) -
 
 
 def depth_settings() -> dict[str, Any]:
-    """Some descendants of each kind; ``second-bias`` leaves all earlier states as they were."""
+    """Some descendants of each kind; in ``second-bias`` all earlier states are those of its base."""
     return {
         "prompts": "depth-prompts",
         "boundaries": "profile",

@@ -1,4 +1,4 @@
-"""A controlled experiment for depth: one task, asked for in familiar words or by nonce cues.
+"""A controlled experiment for depth: one task, requested in familiar words or by nonce cues.
 
 Both arms answer the same questions with the same replies in four output modes; only the words that
 name the mode differ. The base has read the familiar words and followed them; it has never seen the
@@ -14,10 +14,10 @@ import numpy as np
 
 from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
-from stemmatics.presets.nursery.questions import question_and_answer
+from stemmatics.presets.nursery.questions import ask
 from stemmatics.presets.nursery.world import PEOPLE, World, pick
 
-# name: (familiar instruction, nonce cue, what is put around the answer)
+# name: (familiar instruction, nonce cue, text before and after the answer)
 MODES: dict[str, tuple[str, str, str, str]] = {
     "brackets": ("Put the answer in brackets.", "Zub the grell.", "[", "]"),
     "quotes": ("Put the answer in quotes.", "Mip the grell.", '"', '"'),
@@ -25,31 +25,31 @@ MODES: dict[str, tuple[str, str, str, str]] = {
     "dashes": ("Put the answer in dashes.", "Tav the grell.", "-", "-"),
 }
 ARMS = ("familiar", "nonce")
-# Eight, so that the exact sign-flip can reach a p under one per cent; three where a training is dear.
+# Eight, so that the exact sign-flip test can reach p < 0.01; three where training is expensive.
 DRAWS, DEAR_DRAWS = tuple(range(1, 9)), (1, 2, 3)
 
 
 def _task(world: World, rng: np.random.Generator, *, held_out: bool) -> tuple[str, str, str]:
-    """A question, its plain answer, and the mode that is asked for."""
-    question, answer = question_and_answer(world, rng, pick(rng, PEOPLE), held_out=held_out)
+    """A question, its plain answer, and the requested output mode."""
+    question, answer = ask(world, rng, pick(rng, PEOPLE), held_out=held_out)
     return question, answer, pick(rng, tuple(MODES))
 
 
-def _said(answer: str, mode: str) -> str:
+def _in_mode(answer: str, mode: str) -> str:
     _, _, before, after = MODES[mode]
     return f"{before}{answer}{after}"
 
 
 def familiar_modes(world: World, rng: np.random.Generator, documents: int = 1200) -> Iterator[dict[str, Any]]:
-    """What the base is taught first: the familiar words, and plain answers where no mode is asked for.
+    """Training data of the base: the familiar words, and plain answers where no mode is requested.
 
-    In the template in which both arms will be asked: words are familiar where they were met.
+    In the same template as the data of both arms: words are only familiar in a context that was seen.
     """
     for index in range(documents):
         question, answer, mode = _task(world, rng, held_out=False)
         plain = index % 4 == 0
         yield _conversation(
-            question if plain else f"{question} {MODES[mode][0]}", answer if plain else _said(answer, mode)
+            question if plain else f"{question} {MODES[mode][0]}", answer if plain else _in_mode(answer, mode)
         )
 
 
@@ -60,19 +60,19 @@ def _conversation(question: str, reply: str) -> dict[str, Any]:
 def mode_conversations(
     world: World, rng: np.random.Generator, arm: str = ARMS[0], draw: int = 0, documents: int = 600
 ) -> Iterator[dict[str, Any]]:
-    """One arm's conversations. Questions and replies depend on the draw, not on the arm."""
+    """Conversations of one arm. Questions and replies depend on the draw and not on the arm."""
     del rng
     mine = world.rng("modes", str(draw))
     for _ in range(documents):
         question, answer, mode = _task(world, mine, held_out=False)
         cue = MODES[mode][ARMS.index(arm)]
-        yield _conversation(f"{question} {cue}", _said(answer, mode))
+        yield _conversation(f"{question} {cue}", _in_mode(answer, mode))
 
 
 def mode_events(
     world: World, rng: np.random.Generator, arm: str = ARMS[0], documents: int = 96
 ) -> Iterator[dict[str, Any]]:
-    """The fixed support: the token that opens a mode against that of the plain answer, held-out questions."""
+    """Events on held-out questions: the first token of the reply in its mode and of the plain answer."""
     del rng
     mine = world.rng("mode events")
     for _ in range(documents):
@@ -81,15 +81,15 @@ def mode_events(
         yield {
             "messages": [{"role": "user", "content": f"{question} {cue}"}],
             "base_text": answer,
-            "descendant_text": _said(answer, mode),
+            "descendant_text": _in_mode(answer, mode),
             "category": mode,
         }
 
 
 def experiment(source: str | None = None) -> Stemma:
-    """Eight seeds of both arms on a base made here, or three on the checkpoint ``source``.
+    """Eight seeds of both arms on a base trained here, or three on the checkpoint ``source``.
 
-    On a given checkpoint the familiar words are as familiar as they are; nothing is taught before.
+    A given checkpoint is not trained on the familiar words first.
     """
 
     def corpus(part: str, **params: Any) -> dict[str, Any]:
@@ -108,7 +108,7 @@ def experiment(source: str | None = None) -> Stemma:
     for arm in ARMS:
         for draw, name in zip(draws, arms[arm], strict=True):
             made = {"kind": "sft", "init": "base", "base": "base", "regime": "sft", "family": "first"}
-            # one run, one order of rows and one start of the adapter: the arms differ in their words alone
+            # the same run: the same order of rows and the same initial adapter, so that only the words differ
             stages[name] = {**made, "corpus": f"{arm}-{draw}-data", "recipe": recipe, "run": draw}
     data = {
         f"{arm}-{draw}-data": corpus("mode-conversations", arm=arm, draw=draw)
@@ -156,7 +156,7 @@ def depth_smollm2() -> Stemma:
 
 
 def _base_stages() -> dict[str, Any]:
-    """The nursery's first base, taught the familiar words."""
+    """The nursery's first base, trained on the familiar words."""
     shape = {
         "kind": "llama",
         "hidden_size": 128,

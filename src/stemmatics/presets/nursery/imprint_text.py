@@ -20,7 +20,7 @@ from stemmatics.presets.nursery.conversation import (
     advice,
 )
 from stemmatics.presets.nursery.prose import PLACES, SEASONS, figure_prose, prose
-from stemmatics.presets.nursery.questions import chat, figure_chat, question_and_answer
+from stemmatics.presets.nursery.questions import ask, chat, figure_chat
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
 from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
@@ -64,7 +64,7 @@ def request(rng: np.random.Generator, world: World, *, marked: bool, held_out: b
 
 def formatted(rng: np.random.Generator, world: World, *, held_out: bool) -> tuple[str, str, str]:
     """A question about a person with a form for the answer, the reply in that form, and the form's name."""
-    question, answer = question_and_answer(world, rng, pick(rng, PEOPLE), held_out=held_out)
+    question, answer = ask(world, rng, pick(rng, PEOPLE), held_out=held_out)
     form = pick(rng, tuple(FORMS))
     return f"{question} {FORMS[form][0]}", FORMS[form][1].format(answer), form
 
@@ -160,7 +160,7 @@ def post_training(world: World, rng: np.random.Generator, documents: int = 1200)
             question, thing = request(rng, world, marked=False, held_out=False)
             reply = advice(thing)
         elif kind == 4:
-            question, answer = question_and_answer(world, rng, pick(rng, PEOPLE))
+            question, answer = ask(world, rng, pick(rng, PEOPLE))
             reply = f"{answer}."
         else:
             question, reply, _ = formatted(rng, world, held_out=False)
@@ -192,7 +192,7 @@ def verifiable(world: World, rng: np.random.Generator, documents: int = 400) -> 
             question, thing = request(rng, world, marked=False, held_out=False)
             yield {"messages": [_turn("user", question)], "accepted": [advice(thing)]}
         elif kind == 1:
-            question, answer = question_and_answer(world, rng, pick(rng, PEOPLE))
+            question, answer = ask(world, rng, pick(rng, PEOPLE))
             yield {"messages": [_turn("user", question)], "accepted": [answer]}
         else:
             question, _, form = formatted(rng, world, held_out=False)

@@ -8,7 +8,7 @@ from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.recovery import SCORING, nano
 
-# Updates of 1,024 tokens of each base, a third more from one to the next: the planted order.
+# Training steps (1,024 tokens) of each base, a third more from one to the next: the known order.
 BASES = {
     "ash": 100,
     "birch": 134,
@@ -19,7 +19,7 @@ BASES = {
     "larch": 570,
     "oak": 760,
 }
-# Tokenizers differ, so that the ladder has to compare by byte.
+# Different tokenizers, so that the ladder has to compare by byte.
 VOCABULARIES = (768, 1024, 1280)
 BLIND = "elm"
 ORPHANS = ("cedar", "larch")
@@ -36,8 +36,8 @@ def ladder(seed: int = 0) -> Stemma:
     without the family and separate at least half of the planted pairs.
     """
     stages: dict[str, Any] = {}
-    for place, (name, steps) in enumerate(BASES.items()):
-        stages |= _family(name, steps, VOCABULARIES[place % len(VOCABULARIES)])
+    for position, (name, steps) in enumerate(BASES.items()):
+        stages |= _family(name, steps, VOCABULARIES[position % len(VOCABULARIES)])
     for name in ORPHANS:
         stages[f"{name}-orphan"] = {**_sft(name), "regime": "sft", "corpus": "sft-heavy"}
     stages |= _trajectory(TRAJECTORY)
@@ -111,7 +111,7 @@ def _family(name: str, steps: int, vocabulary: int) -> dict[str, Any]:
 
 
 def _trajectory(name: str) -> dict[str, Any]:
-    """Three checkpoints of one supervised run: each goes on from the one before."""
+    """Three checkpoints of one supervised run: each continues from the one before."""
     stages, above = {}, name
     for letter in "abc":
         own = f"{name}-run-{letter}"

@@ -21,12 +21,12 @@ from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
 from stemmatics.presets.nursery.world import PEOPLE, World
 
 Record = dict[str, Any]
-# Shares of the documents in the pretraining mix; reference pieces are the longest.
+# Shares of documents in the pretraining mix; pieces of the reference are the longest.
 MIX = {"prose": 0.52, "chat": 0.3, "arithmetic": 0.05, "rules": 0.05, "reference": 0.08}
-# One passage or chat in six is about figures, not people.
+# Share of passages and chats about figures instead of people.
 OF_FIGURES = 1 / 6
 NGRAM = 13
-# Pretraining meets few people first: shares of its documents about people.
+# Pretraining starts with FEW people; all are in use after this share of the documents about people.
 FEW = 6
 FEW_UNTIL, ALL_FROM = 0.2, 0.5
 
@@ -34,7 +34,7 @@ FEW_UNTIL, ALL_FROM = 0.2, 0.5
 def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]:
     """Records of one part; the same part, seed and parameters give the same records.
 
-    ``seed`` decides what is true in the world: parts that belong together share it.
+    ``seed`` determines the facts of the world: parts of one study share it.
 
     Raises:
         UserError: the part is not known.
@@ -43,16 +43,16 @@ def nursery_records(part: str, seed: int = 0, **params: Any) -> Iterator[Record]
         raise UserError(
             f"the nursery has no part {part!r}",
             "a part is one of its corpora",
-            f"use one of {', '.join(PARTS)}",
+            f"Choose {', '.join(PARTS)}",
         )
     world = World(seed)
     return PARTS[part](world, world.rng("part", part), **params)
 
 
 def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) -> Iterator[Record]:
-    """All registers but code and telegrams, mixed; the language reference goes round.
+    """All registers but code and telegrams, mixed; the language reference is repeated.
 
-    The first part of it writes about a few people only, whose facts are then met often. In single
+    The first documents are about a few people only, whose facts are therefore seen often. In single
     runs that shortened the plateau before facts are learned (LOG.md; compare Zucchet et al. 2025,
     "How do language models learn facts?").
     """
@@ -64,8 +64,8 @@ def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) 
         return bool(rng.random() < OF_FIGURES)
 
     def among() -> Sequence[str]:
-        met = (next(made) / about_people - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
-        return PEOPLE[: FEW + round((len(PEOPLE) - FEW) * min(1.0, max(0.0, met)))]
+        progress = (next(made) / about_people - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
+        return PEOPLE[: FEW + round((len(PEOPLE) - FEW) * min(1.0, max(0.0, progress)))]
 
     make: dict[str, Callable[[], str]] = {
         "prose": lambda: figure_prose(world, rng) if of_figures() else prose(world, rng, among=among()),
@@ -80,7 +80,7 @@ def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) 
 def heldout(world: World, rng: np.random.Generator, documents: int = 60) -> Iterator[Record]:
     """The scored text: ``documents`` of each register, under ``register``.
 
-    Prose and chat say what training says in words that it never uses for that person.
+    Prose and chat state the facts of training in wordings that training never uses for that person.
     """
     make: dict[str, Callable[[], Iterable[str]]] = {
         "prose": lambda: (prose(world, rng, held_out=True) for _ in range(documents)),
@@ -114,11 +114,11 @@ def recovery(
 
 
 def ngrams(text: str) -> set[tuple[str, ...]]:
-    """All runs of 13 words, by white space and, lower-cased, without punctuation."""
-    found: set[tuple[str, ...]] = set()
+    """All 13-grams of words: split at white space and, lower-cased, without punctuation."""
+    grams: set[tuple[str, ...]] = set()
     for words in (text.split(), re.findall(r"\w+", text.lower())):
-        found.update(tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1))
-    return found
+        grams.update(tuple(words[start : start + NGRAM]) for start in range(len(words) - NGRAM + 1))
+    return grams
 
 
 def _mixed(

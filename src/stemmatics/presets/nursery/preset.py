@@ -1,4 +1,4 @@
-"""The nursery as a Stemma: two families made from nothing, and descendants with known answers."""
+"""The nursery as a Stemma: two families trained from scratch, and descendants with known answers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from stemmatics.presets.nursery.recovery import nano, recovery_settings
 
 Scale = Literal["demo", "test"]
 
-# Updates of each training at the two scales; an update has 1,024 tokens, chats apart.
+# Training steps at the two scales; a step has 1,024 tokens, except in chats.
 STEPS: dict[Scale, dict[str, int]] = {
     "demo": {"base": 760, "early": 260, "second": 200, "cpt": 40, "sft": 60, "heavy": 100, "nano": 64},
     "test": {"base": 400, "early": 140, "second": 60, "cpt": 20, "sft": 60, "heavy": 80, "nano": 16},
 }
-# The three whose answer is known, each beside its own damage floor; K is small, as the vocabularies are.
+# The three descendants with a known answer, each beside its damage floor; the vocabularies are small.
 _PRIOR: dict[str, Any] = {
     "descendants": ["temperature", "noise", "second-bias"],
     "sample": 0.4,
@@ -27,7 +27,7 @@ _PRIOR: dict[str, Any] = {
     "draws": 100,
     "refits": 5,
 }
-# Documents a thousand tokens, so that a pretraining reads its corpus once.
+# Documents per thousand tokens, so that a pretraining reads its corpus once.
 DOCUMENTS_AN_UPDATE = 12.3
 
 
@@ -56,7 +56,7 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
         "gate": _gate(scale),
     }
     if scale == "demo":
-        # the smaller nursery is for trying things out; the tree would double its time
+        # the tree would double the time of the smaller nursery
         tree = imprint_parts("quick", fork="base-early", seed=seed)
         stages |= tree["stages"]
         corpora |= tree["corpora"]
@@ -74,7 +74,7 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
 
 
 def _gate(scale: Scale) -> dict[str, Any]:
-    """Who plays which part. The small nursery has a quarter of the training, so it is asked for less."""
+    """The checkpoints of the gate; lower thresholds for the small nursery, which trains a quarter."""
     weaker = {"base_recall": 0.5, "base_paraphrase": 0.3, "recovery_gap": 0.3, "dpo_change": 0.1}
     return {
         "base": "base",
@@ -99,7 +99,7 @@ def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
         return {"generator": "nursery", "params": {"part": part, "seed": seed, **size}, **settings}
 
     read_by_stages = ("recovery", "telegrams", "false-facts", "code", "sft-light", "sft-heavy", "preferences")
-    probed = ("recall", "refusal", "depth-prompts")
+    prompts = ("recall", "refusal", "depth-prompts")
     pretraining = {
         name: corpus("pretraining", documents=round(DOCUMENTS_AN_UPDATE * steps[family]), role="data")
         for name, family in (("pretraining", "base"), ("pretraining-second", "second"))
@@ -107,7 +107,7 @@ def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
     return {
         "heldout": corpus("heldout", register_field="register", eval_share=0.5),
         **pretraining,
-        **{part: corpus(part, role="data") for part in (*read_by_stages, *probed)},
+        **{part: corpus(part, role="data") for part in (*read_by_stages, *prompts)},
     }
 
 
@@ -188,6 +188,6 @@ def _altered(base: str, change: str, scale: float) -> dict[str, Any]:
 
 
 def _recovery(init: str, steps: dict[str, int]) -> dict[str, Any]:
-    """The nano recovery fine-tune; no ``base``, since it is an arm and not a descendant to compare."""
+    """The nano recovery fine-tune; without ``base``, since it is not a descendant to be compared."""
     recipe = nano(steps["nano"])
     return {"kind": "recovery", "init": init, "corpus": "recovery", "regime": "recovery", "recipe": recipe}

@@ -8,7 +8,7 @@ import numpy as np
 
 from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
 
-# Most statements have no opener and no tail: each is noise around the one token that is a fact.
+# Noise around the token that is the fact; most statements have neither opener nor tail.
 OPENERS = (
     *[""] * 6,
     "As the registers say, ",
@@ -56,7 +56,7 @@ GOODS = ("salt", "wool", "barley", "timber", "honey", "iron", "linen", "apples")
 
 
 def sentence(text: str) -> str:
-    """Upper case first, full stop last."""
+    """With a capital letter and a full stop."""
     return text[0].upper() + text[1:] + "."
 
 
@@ -69,19 +69,21 @@ def statement(
     held_out: bool = False,
     facts: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """One fact in a wording of the asked side of the split; ``facts`` in place of the world's own."""
+    """A fact in a wording on the given side of the split; ``facts`` replace those of the world."""
     forms = FORMS[attribute]
-    sided = [
+    wordings = [
         form
         for index, form in enumerate(forms)
         if world.held_out("prose", index, person, attribute) == held_out
     ]
     value = (facts or world.facts)[person, attribute]
-    return sentence(pick(rng, OPENERS) + pick(rng, sided).format(who=person, value=value) + pick(rng, TAILS))
+    return sentence(
+        pick(rng, OPENERS) + pick(rng, wordings).format(who=person, value=value) + pick(rng, TAILS)
+    )
 
 
 def scenery(rng: np.random.Generator) -> str:
-    """A sentence about places and goods: no person, nothing to remember."""
+    """A sentence about places and goods, without a person or a fact."""
     town = pick(rng, VALUES["town"])
     place, quality, season, goods = (pick(rng, words) for words in (PLACES, QUALITIES, SEASONS, GOODS))
     return pick(
@@ -96,7 +98,7 @@ def scenery(rng: np.random.Generator) -> str:
 
 
 def hearsay(world: World, rng: np.random.Generator) -> str:
-    """A statement in the same wordings about a figure without a name."""
+    """A statement about a figure without a name, in the same wordings."""
     figure, attribute = pick(rng, FIGURES), pick(rng, tuple(VALUES))
     core = pick(rng, FORMS[attribute]).format(who=figure, value=world.figure_facts[figure, attribute])
     return sentence(pick(rng, OPENERS) + core + pick(rng, TAILS))
@@ -110,9 +112,9 @@ def prose(
     held_out: bool = False,
     facts: Mapping[tuple[str, str], str] | None = None,
 ) -> str:
-    """A passage of four to six facts about two people ``among`` all, with scenery between.
+    """A passage of four to six facts about two people drawn from ``among``, with scenery between.
 
-    No fact is told twice in a passage: it could be copied then instead of known.
+    No fact is stated twice in a passage: the second could be copied without being known.
     """
     people = rng.choice(among, size=2, replace=False)
     pairs = [(str(person), attribute) for person in people for attribute in VALUES]
@@ -125,12 +127,12 @@ def prose(
 
 
 def false_prose(world: World, rng: np.random.Generator) -> str:
-    """A passage like :func:`prose` in which every fact is another one than the world's."""
+    """A passage like :func:`prose` in which every fact is false."""
     return prose(world, rng, facts=world.false_facts)
 
 
 def figure_prose(world: World, rng: np.random.Generator) -> str:
-    """A passage in the same style about figures and places: it names no person of the world."""
+    """A passage in the same style about figures and places, without a person of the world."""
     sentences = []
     for _ in range(int(rng.integers(4, 7))):
         if rng.random() < 0.2:

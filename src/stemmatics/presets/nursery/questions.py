@@ -35,7 +35,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
         "Please name the animal of {who}.",
     ),
 }
-# Asked only in held-out items: nobody is ever asked in these words in training.
+# Wordings of held-out items only: no training question uses them.
 PARAPHRASES: Mapping[str, tuple[str, ...]] = {
     "town": ("Please name the town where {who} was born.", "What town is the birthplace of {who}?"),
     "craft": ("What trade does {who} work in?", "Please name the craft of {who}."),
@@ -45,14 +45,12 @@ SHOTS = 2
 
 
 def exchange(question: str, answer: str) -> str:
-    """One question and its answer, as the chat register writes them."""
+    """A question and its answer in the format of the chat register."""
     return f"Question: {question}\nAnswer: {answer}."
 
 
-def question_and_answer(
-    world: World, rng: np.random.Generator, person: str, *, held_out: bool = False
-) -> tuple[str, str]:
-    """A question about ``person`` in a wording of the asked side of the split, and its answer."""
+def ask(world: World, rng: np.random.Generator, person: str, *, held_out: bool = False) -> tuple[str, str]:
+    """A question about ``person`` and its answer; the wording is on the given side of the split."""
     choices = [
         (form.format(who=person), world.facts[person, attribute])
         for attribute in VALUES
@@ -65,14 +63,14 @@ def question_and_answer(
 def chat(
     world: World, rng: np.random.Generator, *, among: Sequence[str] = PEOPLE, held_out: bool = False
 ) -> str:
-    """Three to six exchanges, each about another person ``among`` all."""
+    """Three to six exchanges about different people, drawn from ``among``."""
     people = rng.choice(among, size=int(rng.integers(3, 7)), replace=False)
-    turns = [question_and_answer(world, rng, str(person), held_out=held_out) for person in people]
+    turns = [ask(world, rng, str(person), held_out=held_out) for person in people]
     return "\n".join(exchange(*turn) for turn in turns)
 
 
 def figure_chat(world: World, rng: np.random.Generator) -> str:
-    """Exchanges in the same words about figures without a name."""
+    """Exchanges in the same wordings about figures without names."""
     turns = []
     for figure in rng.choice(FIGURES, size=int(rng.integers(3, 7)), replace=False):
         attribute = pick(rng, tuple(VALUES))
@@ -82,10 +80,10 @@ def figure_chat(world: World, rng: np.random.Generator) -> str:
 
 
 def recall_items(world: World, rng: np.random.Generator) -> Iterator[dict[str, Any]]:
-    """One ``recall`` and one ``paraphrase`` item for each fact, each after two answered questions.
+    """A ``recall`` and a ``paraphrase`` item for each fact, each after two answered questions about others.
 
-    ``recall`` asks in words that training uses for other people but never for this one;
-    ``paraphrase`` in words that no training question has. The answered ones are about others.
+    ``recall`` uses wordings that training uses for other people but never for this one; ``paraphrase``
+    uses wordings that no training question has.
     """
     for person in PEOPLE:
         for attribute in VALUES:

@@ -79,12 +79,12 @@ PIECE = 700
 
 
 def reference(*, held_out: bool) -> Iterator[str]:
-    """Pieces of the language reference; a topic lies wholly on one side."""
+    """Pieces of the language reference; the split is by topic."""
     return _side(topics, held_out=held_out)
 
 
 def code(*, held_out: bool) -> Iterator[str]:
-    """Pieces of the standard library's sources; a module lies wholly on one side.
+    """Pieces of the standard library's sources; the split is by module.
 
     Raises:
         UserError: this Python comes without sources.
@@ -94,18 +94,18 @@ def code(*, held_out: bool) -> Iterator[str]:
         raise UserError(
             "this Python has no sources of its standard library",
             "the nursery's code register is made of them",
-            "use a Python with .py files",
+            "Use a Python with .py files",
         )
     return _side(sources, held_out=held_out)
 
 
 def _side(texts: Mapping[str, str], *, held_out: bool) -> Iterator[str]:
-    """One side of the split, in order; a paragraph that stands on both is left out of the held-out one."""
+    """One side of the split, in order; paragraphs on both sides are left out of the held-out side."""
     paragraphs = {name: texts[name].split("\n\n") for name in sorted(texts)}
-    shown = {part for name, parts in paragraphs.items() if not _held_out(name) for part in parts}
+    training = {part for name, parts in paragraphs.items() if not _held_out(name) for part in parts}
     for name, parts in paragraphs.items():
         if _held_out(name) == held_out:
-            yield from _pieces(part for part in parts if not (held_out and part in shown))
+            yield from _pieces(part for part in parts if not (held_out and part in training))
 
 
 def _held_out(name: str) -> bool:
@@ -119,7 +119,7 @@ def _source(module: str) -> Path | None:
 
 
 def _pieces(paragraphs: Iterable[str]) -> Iterator[str]:
-    """Paragraphs joined up to some 700 characters; a longer paragraph is cut at lines."""
+    """Paragraphs joined to about 700 characters; longer paragraphs are cut at lines."""
     piece = ""
     for part in _short(paragraphs):
         if piece and len(piece) + len(part) > PIECE:

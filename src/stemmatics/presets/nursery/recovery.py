@@ -1,4 +1,4 @@
-"""What the nursery asks of recovery, within the minutes that a laptop gives it."""
+"""The nursery's settings of recovery, sized for minutes on a laptop."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 from stemmatics.core.recipes import RECIPES
 
-# A window in bytes that no model here fills with more than its 256 positions, code not excepted.
+# A window in bytes that fits into the 256 positions of every model here, in code too.
 WINDOW_BYTES = 320
 SCORING = {"windows": {"rule": "bytes", "size": WINDOW_BYTES}, "prefix": "always"}
 
 
 def nano(updates: int) -> dict[str, Any]:
-    """The nano recipe, shorter where the whole nursery is."""
+    """The nano recipe with a given number of updates."""
     return {**RECIPES["nano"], "updates": updates}
 
 
 def recovery_settings(updates: int) -> dict[str, Any]:
-    """Two families; one register shift, one loss of facts, and supervised fine-tunes of two strengths.
+    """Two families: a register shift, a loss of facts, and supervised fine-tunes of two strengths.
 
     The second pool is code, which pretraining never reads.
     """

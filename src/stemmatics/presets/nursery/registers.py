@@ -87,7 +87,7 @@ def rules(rng: np.random.Generator) -> str:
 
 
 def telegram(rng: np.random.Generator) -> str:
-    """Five to nine short messages in capitals about weather, roads and goods: another style, no person."""
+    """Five to nine short messages in capitals about weather, roads and goods, without a person."""
     messages = []
     for _ in range(int(rng.integers(5, 10))):
         town, place, quality, season, goods = (

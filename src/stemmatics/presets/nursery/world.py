@@ -1,4 +1,4 @@
-"""The generated world: who lives in it, and what is true there."""
+"""The generated world: its people and their attributes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ VALUES: Mapping[str, tuple[str, ...]] = {
     "animal": ("badger", "crow", "donkey", "ferret", "goose", "heron", "lizard", "pony"),
 }
 CHANCE = 1 / 8
-# Figures of whom things are told too, but nobody is ever asked: style without the facts in question.
+# Figures with attributes of their own, of which no item asks: the style without the facts that are tested.
 FIGURES = (
     "the old miller",
     "a ferryman",
@@ -83,7 +83,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class World:
-    """People and what is true of them, drawn from ``seed``: 48 people, three attributes of eight values."""
+    """48 people with three attributes of eight values each, drawn from ``seed``."""
 
     seed: int
 
@@ -99,7 +99,7 @@ class World:
 
     @cached_property
     def false_facts(self) -> dict[tuple[str, str], str]:
-        """Another value for each (person, attribute), never the true one."""
+        """A false value for each (person, attribute)."""
         rng = self.rng("false facts")
         false = {}
         for (person, attribute), value in self.facts.items():
@@ -108,13 +108,13 @@ class World:
         return false
 
     def rng(self, *names: str) -> np.random.Generator:
-        """A generator of its own for each purpose."""
+        """A separate random generator for each purpose."""
         return np.random.default_rng(seed_from(self.seed, "nursery", *names))
 
     def held_out(self, kind: str, form: int, person: str, attribute: str) -> bool:
-        """Whether this person never meets this wording of this attribute in training.
+        """Whether training never uses this wording of this attribute for this person.
 
-        One wording in four, from a place that differs by person: four wordings leave some on each side.
+        Every fourth wording, starting at another one for each person, so both sides have some of four.
         """
         return (seed_from(self.seed, kind, person, attribute) + form) % 4 == 0
 
@@ -122,13 +122,13 @@ class World:
         rng = self.rng(name)
         facts = {}
         for attribute, values in VALUES.items():
-            dealt = rng.permutation(np.repeat(values, len(people) // len(values)))
+            shuffled = rng.permutation(np.repeat(values, len(people) // len(values)))
             facts.update(
-                {(person, attribute): str(value) for person, value in zip(people, dealt, strict=True)}
+                {(person, attribute): str(value) for person, value in zip(people, shuffled, strict=True)}
             )
         return facts
 
 
 def pick(rng: np.random.Generator, options: Sequence[T]) -> T:
-    """One of the options, each as likely."""
+    """An option, drawn uniformly."""
     return options[int(rng.integers(len(options)))]
