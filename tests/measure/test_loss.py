@@ -109,6 +109,7 @@ def test_checkpoints_keep_their_declared_order_and_unknown_ones_are_named():
 
 def test_every_setting_is_described():
     assert all(field.description for field in LossSettings.model_fields.values())
+    assert (LossSettings().checks, LossSettings().movers) == (4, 5)
 
 
 # native loss and differences
@@ -312,6 +313,15 @@ def test_a_loss_that_is_not_a_number_leaves_no_verdict():
     assert unknown.startswith("The difference between a and base on text is unknown (n/a): unknown: a value")
     rows = cells(table_of(findings, "loss/summary/text"), results)
     assert rows[0][:4] == ["base", "a", None, "n/a"]
+    summary = texts(findings, results)[:2]
+    assert summary[0].endswith("; 1 could not be compared.")
+    assert summary[1].startswith("Largest increase on text: fine, ")
+
+
+def test_without_a_known_difference_there_is_no_summary():
+    made = Made({"a": WORSE * math.nan})
+    results = made.results()
+    assert [sentence.topic for sentence in made.findings(results).sentences] == ["loss"]
 
 
 def test_a_checkpoint_that_failed_leaves_out_its_pairs_only():
