@@ -18,8 +18,9 @@ from stemmatics.store.cache import Cache
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.content import content_of, failures_of, provenance_of
-from stemmatics.study.estimate import Evaluation, evaluate, store_evaluation
+from stemmatics.study.estimate import Evaluation, evaluate, load_evaluation, store_evaluation
 from stemmatics.study.execute import execute
+from stemmatics.study.integrity import check_fact
 from stemmatics.study.pins import pin_sources
 from stemmatics.study.plan import Plan, costs, make_plan
 from stemmatics.study.read import PAGE
@@ -75,11 +76,13 @@ def run(
             if retry_failed:
                 ledger.forget_failures()
             pinned, requests, plan = prepare(stemma, root, only=only, tree=tree, on_step=on_step)
-            _write_manifest(ledger, pinned, requests, plan, [])
+            before = _finished_manifest(ledger)
+            if plan.missing or before is None:
+                _write_manifest(ledger, pinned, requests, plan, [])
             shown = ("key", "probe", "label", "num_tokens", "flops")
             on_event({"plan": [{name: row[name] for name in shown} for row in costs(plan)]})
             execute(plan, ledger, Cache(), numerics=stemma.numerics, seed=stemma.seed, on_event=on_event)
-            return finish(ledger, pinned, requests, plan, on_step=on_step)
+            return finish(ledger, pinned, requests, plan, before=before, on_step=on_step)
     except filelock.Timeout:
         raise UserError(
             f"{root} is in use",
@@ -94,22 +97,63 @@ def finish(
     requests: list[MeasureRequest],
     plan: Plan,
     *,
+    before: Mapping[str, Any] | None = None,
     on_step: Callable[[str], None] = lambda _what: None,
 ) -> Outcome:
-    """Results, claims, manifest and page from the facts that are done."""
+    """Results, claims, manifest and page from the facts that are done.
+
+    ``before`` is the manifest of an earlier, finished run: results that the same libraries computed from the
+    same facts are read back, and a page that would be the same is kept.
+    """
+    now = versions()
+    reusable = before is not None and before["versions"] == now
     evaluations, keys = [], []
     for request in requests:
-        on_step(f"estimating {request.name}")
-        evaluations.append(evaluate(pinned, request, ledger))
-        keys.append(store_evaluation(pinned, evaluations[-1], ledger))
+        evaluation, key = _evaluation(pinned, request, ledger, on_step, reusable=reusable)
+        evaluations.append(evaluation)
+        keys.append(key)
     labels = failures_of(plan.facts, ledger)
     manifest = _write_manifest(ledger, pinned, requests, plan, keys)
-    on_step("writing the page")
     content = content_of(pinned, evaluations, provenance_of(manifest), labels)
-    write_page(content, ledger.root / PAGE)
-    body = {**ledger.manifest(), "page_sha256": sha256_of(ledger.root / PAGE)}
-    ledger.write_manifest(body)
+    page = ledger.root / PAGE
+    if labels or before is None or not _is_current(page, before, manifest):
+        on_step("writing the page")
+        write_page(content, page)
+    ledger.write_manifest({**manifest, "page_sha256": sha256_of(page)})
     return Outcome(ledger.root, evaluations, content, labels, manifest["digest"])
+
+
+def _evaluation(
+    pinned: Pinned,
+    request: MeasureRequest,
+    ledger: Ledger,
+    on_step: Callable[[str], None],
+    *,
+    reusable: bool,
+) -> tuple[Evaluation, str]:
+    """Stored results if they were computed from the same facts and are intact, else new ones."""
+    fact = request.estimate_fact(pinned, [fact for fact in request.facts if ledger.has(fact.key)])
+    if reusable and not check_fact(ledger, fact):
+        return load_evaluation(pinned, request, ledger, fact.key), fact.key
+    on_step(f"estimating {request.name}")
+    evaluation = evaluate(pinned, request, ledger)
+    return evaluation, store_evaluation(pinned, evaluation, ledger)
+
+
+def _finished_manifest(ledger: Ledger) -> dict[str, Any] | None:
+    """The manifest of a run that was finished before; None if there is none."""
+    try:
+        manifest = ledger.manifest()
+    except UserError:
+        return None
+    return manifest if "page_sha256" in manifest else None
+
+
+def _is_current(page: Path, before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether the page on disk is what would be written: nothing that it shows has changed."""
+    shown = ("digest", "estimates", "facts", "versions", "hardware", "stemma", "pins")
+    unchanged = all(before.get(name) == now.get(name) for name in shown)
+    return unchanged and page.is_file() and sha256_of(page) == before["page_sha256"]
 
 
 def _write_manifest(
