@@ -106,7 +106,7 @@ def test_what_a_pass_serves(reader, documents, tmp_path):
 
     def served(*wanted):
         stored = StoredPass.run(reader, corpus, wanted, tmp_path)
-        asked = {
+        requests = {
             "all": Wants(),
             "some": Wants(some),
             "more": Wants(more),
@@ -116,7 +116,7 @@ def test_what_a_pass_serves(reader, documents, tmp_path):
             "other support": Wants(some, support_V=~mask_V),
             "other support with states": Wants(some, states=True, support_V=~mask_V),
         }
-        return [name for name, wants in asked.items() if stored.serves(wants)]
+        return [name for name, wants in requests.items() if stored.serves(wants)]
 
     assert served(Wants()) == ["all", "some", "more"]
     assert served(Wants(some)) == ["some"]
@@ -147,18 +147,18 @@ def test_another_supports_share_follows_from_the_states(loaded, documents, tmp_p
 
 
 def test_a_model_is_asked_once_what_it_is(monkeypatch):
-    model, asked = make_model(), []
+    model, calls = make_model(), []
     discover = structure_module.discover_head
     monkeypatch.setattr(
-        structure_module, "discover_head", lambda *args: asked.append(args) or discover(*args)
+        structure_module, "discover_head", lambda *args: calls.append(args) or discover(*args)
     )
     first = structure_of(model, 64, 16)
     with torch.no_grad():
         model.model.layers[0].mlp.up_proj.weight.mul_(0.5)
     assert structure_of(model, 64, 16) is first
-    assert len(asked) == 1
+    assert len(calls) == 1
     assert structure_of(model, 64, 32) is not first
     model.lm_head.weight = torch.nn.Parameter(model.lm_head.weight.detach().clone() * 2)
     again = structure_of(model, 64, 16)
-    assert len(asked) == 3
+    assert len(calls) == 3
     assert torch.equal(again.head.weight, model.lm_head.weight)

@@ -237,7 +237,7 @@ def test_shares_have_wilson_intervals_and_differences_none():
     expected = wilson(6, NUM_ITEMS, unit="item")
     assert (share.lo, share.hi, share.n, share.unit) == (expected.lo, expected.hi, NUM_ITEMS, "item")
     gap = results.only("gate.value", check="recall after a register shift, both recovered")
-    assert (gap.method, gap.n, gap.unit) == ("exact", NUM_ITEMS, "item")
+    assert (gap.method, gap.level, gap.n, gap.unit) == ("exact", 0.95, NUM_ITEMS, "item")
     assert math.isnan(gap.lo)
     assert results.category("gate.check", check="DPO moves refusal").unit == "item"
 

@@ -121,7 +121,7 @@ def test_a_reason_is_one_line_with_its_place():
 def test_progress_names_the_fact(tmp_path):
     seen = []
     context = Context(Ledger(tmp_path), None, None, 0, on_event=seen.append)
-    context.tell(FACTS[0], 3, 9, "tokens")
+    context.report(FACTS[0], 3, 9, "tokens")
     assert seen == [
         {"key": FACTS[0].key, "probe": "toy", "label": "fact 0", "done": 3, "total": 9, "unit": "tokens"}
     ]

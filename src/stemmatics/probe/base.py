@@ -48,7 +48,7 @@ class Context:
         folder.mkdir(parents=True, exist_ok=True)
         return folder
 
-    def tell(self, fact: Fact, done: int, total: int, unit: str) -> None:
+    def report(self, fact: Fact, done: int, total: int, unit: str) -> None:
         """Progress of one fact; listeners only watch."""
         self.on_event(
             {
@@ -102,11 +102,11 @@ def each(facts: Sequence[Fact], make: Callable[[Fact], Made | Failed]) -> Iterat
 
 def reason_of(error: Exception) -> str:
     """An exception in one line; of one that is not for the user, also where it was thrown."""
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     if isinstance(error, UserError):
-        return said
+        return text
     last = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {said} ({Path(last.filename).name}:{last.lineno})"
+    return f"{type(error).__name__}: {text} ({Path(last.filename).name}:{last.lineno})"
 
 
 class Probe(Protocol):

@@ -85,18 +85,18 @@ def weights_cost(fact: Fact) -> Cost:
     if fact.params.get("planned"):
         # its precision is not known: no release is wider
         return Cost(download_bytes=num_parameters(fact) * _FLOAT)
-    found = pin(spec_of(fact))
-    if found.kind != "hub" or _is_cached(found):
+    pinned = pin(spec_of(fact))
+    if pinned.kind != "hub" or _is_cached(pinned):
         return Cost()
-    dtype = getattr(load_config(found).get_text_config(), "dtype", None) or torch.float32
+    dtype = getattr(load_config(pinned).get_text_config(), "dtype", None) or torch.float32
     return Cost(download_bytes=num_parameters(fact) * torch.empty(0, dtype=dtype).element_size())
 
 
-def _is_cached(found: Pin) -> bool:
+def _is_cached(pinned: Pin) -> bool:
     from huggingface_hub import try_to_load_from_cache
 
-    weights = [name for name in found.files if name.endswith((".safetensors", ".bin"))]
-    name = found.source.partition("@")[0]
+    weights = [name for name in pinned.files if name.endswith((".safetensors", ".bin"))]
+    name = pinned.source.partition("@")[0]
     return all(
-        isinstance(try_to_load_from_cache(name, file, revision=found.revision), str) for file in weights
+        isinstance(try_to_load_from_cache(name, file, revision=pinned.revision), str) for file in weights
     )

@@ -76,7 +76,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         of_support = crossing if full else crossing.at_main_boundary()
         for cell in of_support.cells(list(members.values())):
             rows.append(_row(cell, members[cell.event]))
-            context.tell(fact, len({row["event"] for row in rows}), len(events), "events")
+            context.report(fact, len({row["event"] for row in rows}), len(events), "events")
         crossing.identity_error = max(crossing.identity_error, of_support.identity_error)
     model = pair.base.model
     summary = {

@@ -157,7 +157,7 @@ def _found(
         descendant,
         short,
         max_new_tokens=max_new_tokens,
-        on_done=lambda done: context.tell(fact, done, len(short), "prompts"),
+        on_done=lambda done: context.report(fact, done, len(short), "prompts"),
     )
     without_event |= agreed
     without_event |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}

@@ -48,11 +48,11 @@ def overlap(pool: Iterable[str], scored: Iterable[str], *, order: int) -> dict[s
     shared: set[str] = set()
     for text in pool:
         words = _words(text)
-        found = scored_ngrams.intersection(_ngrams(words, order))
+        common = scored_ngrams.intersection(_ngrams(words, order))
         num_pool += 1
-        num_sharing += bool(found)
+        num_sharing += bool(common)
         num_shared_documents += bool(words) and " ".join(words) in scored_documents
-        shared |= found
+        shared |= common
     return {
         "num_pool_documents": num_pool,
         "num_scored_documents": num_scored,

@@ -22,14 +22,14 @@ from stemmatics.probe.sources import encoded, load_checkpoint, load_merged, mode
 
 
 class Refused(Exception):  # noqa: N818 - not an error but an answer, kept in the store
-    """Why something can't be made of this model and text; said in the report."""
+    """Why something can't be made of this model and text; the report gives the reason."""
 
 
 @dataclass(frozen=True, eq=False)
 class Reading:
     """What a fact wants of a pass of a checkpoint over a corpus.
 
-    ``wants`` is asked when the pass is about to run; where it raises Refused, nothing is wanted. ``merged``:
+    ``wants`` is called when the pass is about to run; where it raises Refused, nothing is wanted. ``merged``:
     of an adapter, the weights that it was added to.
     """
 
@@ -70,7 +70,7 @@ class Passed:
 
 
 def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None) -> Passed:
-    """The pass that a reading asks for: one that was made before, or one made for all facts of the job."""
+    """The pass of a reading: one that was made before, or one made for all facts of the job."""
     passes, key = context.workspace.passes, reading.key(context)
     reader = reading.reader(context)
     corpus = encoded(reading.corpus, reader.tokenizer, context)

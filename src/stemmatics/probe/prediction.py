@@ -39,14 +39,14 @@ def _row(fact: Fact, context: Context) -> dict[str, object]:
     origin = Origin(**fact.params["origin"])
     known = calibration(residuals, origins)
     placed = place(*_sums(fact.needs["recovered"], context), known, origin)
-    said = {
+    values = {
         "checkpoint": fact.params["checkpoint"],
         "value": placed.value,
         "bar": placed.bar,
         "rule": offset_rule(placed.offset, other_generations(known, origin)),
         "num_pairs": placed.offset.num_pairs,
     }
-    return {**said, "sha256": key_of(said)}
+    return {**values, "sha256": key_of(values)}
 
 
 def _sums(fact: Fact, context: Context) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.str_]]:

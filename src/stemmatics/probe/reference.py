@@ -101,12 +101,12 @@ def plain_sums(
         if bias_V is not None:
             logits_LV = logits_LV + bias_V
         log_probs_LV = torch.log_softmax(logits_LV, dim=-1)
-        for place in range(window.first_scored, window.stop):
-            if document.requested is not None and not document.requested[place]:
+        for index in range(window.first_scored, window.stop):
+            if document.wanted is not None and not document.wanted[index]:
                 continue
-            position = place - window.start - 1 + window.prefixed
-            losses.append(-log_probs_LV[position, int(document.ids[place])].item())
-            num_bytes += int(document.ends[place] - document.starts[place])
+            position = index - window.start - 1 + window.prefixed
+            losses.append(-log_probs_LV[position, int(document.ids[index])].item())
+            num_bytes += int(document.ends[index] - document.starts[index])
     return DocumentSums(
         index=document.index,
         doc_id=document.doc_id,

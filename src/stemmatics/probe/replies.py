@@ -116,4 +116,4 @@ def prompt_of(item: Mapping[str, Any], index: int) -> Any:
 
 def _progress(fact: Fact, context: Context, event: Mapping[str, Any], total: int) -> None:
     if event.get("kind") == "progress":
-        context.tell(fact, int(event["done"]), total, "replies")
+        context.report(fact, int(event["done"]), total, "replies")

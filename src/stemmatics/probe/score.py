@@ -95,7 +95,7 @@ class Score:
 
 
 def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[DocumentSums]]:
-    """The first documents' sums in float32, by fact, from one load that is let go before the other."""
+    """The first documents' sums in float32, by fact, from one load that is released before the other."""
 
     @cache
     def loaded(numerics: Numerics) -> Loaded:
@@ -104,31 +104,31 @@ def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[Doc
     def reader_of(fact: Fact, numerics: Numerics) -> Reader:
         return Reader.of(loaded(numerics), Scoring.model_validate(fact.params["scoring"]), numerics)
 
-    found = {
+    sums_by_key = {
         fact.key: float32_sums(
             lambda numerics, fact=fact: reader_of(fact, numerics),
             lambda _reader, fact=fact: documents_of(fact.needs["corpus"])(),
             context.numerics,
-            on_event=lambda event, fact=fact: _tell(fact, context, event),
+            on_event=lambda event, fact=fact: _forward(fact, context, event),
         )
         for fact in facts
     }
-    return {key: sums for key, sums in found.items() if sums is not None}
+    return {key: sums for key, sums in sums_by_key.items() if sums is not None}
 
 
 def progress(fact: Fact, context: Context, counted: Counted) -> Callable[[Mapping[str, Any]], None]:
     """Hands on what happens in a pass, with the fact that it is made for."""
 
-    def tell(event: Mapping[str, Any]) -> None:
+    def forward(event: Mapping[str, Any]) -> None:
         if event.get("kind") == "progress":
-            context.tell(fact, int(event["done"]), counted.num_tokens, "tokens")
+            context.report(fact, int(event["done"]), counted.num_tokens, "tokens")
         else:
-            _tell(fact, context, event)
+            _forward(fact, context, event)
 
-    return tell
+    return forward
 
 
-def _tell(fact: Fact, context: Context, event: Mapping[str, Any]) -> None:
+def _forward(fact: Fact, context: Context, event: Mapping[str, Any]) -> None:
     context.on_event({"key": fact.key, "probe": fact.probe, "label": fact.label, **event})
 
 

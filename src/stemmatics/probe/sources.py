@@ -40,23 +40,25 @@ def pin_of(fact: Fact, context: Context) -> Pin:
     """
     if fact.probe != "weights":
         folder = context.made(fact)
-        found = put_on(pin_of(fact.needs["init"], context), folder) if is_recovery(fact) else pin(str(folder))
+        pinned = (
+            put_on(pin_of(fact.needs["init"], context), folder) if is_recovery(fact) else pin(str(folder))
+        )
         expected = (context.cache.record(fact.key) or {}).get("pin")
-        if found.key() != expected:
+        if pinned.key() != expected:
             raise UserError(
                 f"the checkpoint {fact.label!r} in the cache is not the one that was made",
                 f"the files in {folder} have changed",
                 "Clear it with `stemma cache --clear` and run the study again",
             )
-        return found
-    found = pin(spec_of(fact))
-    if found.key() != dict(fact.params):
+        return pinned
+    pinned = pin(spec_of(fact))
+    if pinned.key() != dict(fact.params):
         raise UserError(
             f"{spec_of(fact)} has changed since it was pinned",
             "its files have other hashes",
             "Start the study again: the new weights are another checkpoint",
         )
-    return found
+    return pinned
 
 
 def spec_of(fact: Fact) -> str:
@@ -95,13 +97,13 @@ def resident(
 ) -> Loaded:
     """The checkpoint that is kept under a key; made, and kept, where there is none."""
     models = context.workspace.models
-    found = models.find(key)
-    if found is None:
+    held = models.find(key)
+    if held is None:
         if len(models):
             models.make_room(expected_bytes())
         loaded = make()
-        found = models.put(key, Resident(loaded, loaded.num_bytes))
-    kept: Loaded = found.loaded
+        held = models.put(key, Resident(loaded, loaded.num_bytes))
+    kept: Loaded = held.loaded
     return kept
 
 
@@ -143,8 +145,8 @@ def text_tokenizer_of(fact: Fact, context: Context) -> TextTokenizer:
     """A checkpoint's tokenizer alone, as it is used on text."""
     known = context.workspace.tokenizers
     if fact.key not in known:
-        found = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
-        known[fact.key] = found.loaded.text_tokenizer if found is not None else _tokenizer(fact, context)
+        held = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
+        known[fact.key] = held.loaded.text_tokenizer if held is not None else _tokenizer(fact, context)
     tokenizer: TextTokenizer = known[fact.key]
     return tokenizer
 
@@ -158,19 +160,19 @@ def encoded(corpus: Fact, tokenizer: TextTokenizer, context: Context) -> Encoded
     """A corpus in the tokens of a tokenizer: read and tokenised once a worker."""
     texts = context.workspace.texts
     key = (corpus.key, *tokenizer.identity)
-    found = texts.find(key)
-    if found is None:
+    text = texts.find(key)
+    if text is None:
         started = time.monotonic()
         folder = context.scratch()
-        found = EncodedCorpus(tokenizer, read(corpus_of(corpus)), folder=folder)
+        text = EncodedCorpus(tokenizer, read(corpus_of(corpus)), folder=folder)
         spent = time.monotonic() - started
         context.on_event(
-            {"kind": "tokenize", "label": corpus.label, "num_tokens": found.num_tokens, "spent": spent}
+            {"kind": "tokenize", "label": corpus.label, "num_tokens": text.num_tokens, "spent": spent}
         )
         context.workspace.bound_disk(folder)
-        texts.put(key, found)
+        texts.put(key, text)
         _spill(texts.values())
-    return found
+    return text
 
 
 def _spill(texts: Iterable[EncodedCorpus]) -> None:

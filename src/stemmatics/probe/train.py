@@ -42,13 +42,13 @@ class Train:
             record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
             if record is None:
                 record = _make(fact, context)
-            found = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
+            pinned = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
             rows = TRAIN.table("training", record["training"])
-            row = checkpoint_row(found, num_parameters=record["num_parameters"])
+            row = checkpoint_row(pinned, num_parameters=record["num_parameters"])
             tables = {"checkpoints": row, "training": rows}
             if is_recovery(fact):
                 tables["arms"] = arm_row(fact, record)
-            yield Made(fact, tables, {"checkpoint": found.files})
+            yield Made(fact, tables, {"checkpoint": pinned.files})
 
 
 def _make(fact: Fact, context: Context) -> dict[str, Any]:
@@ -107,10 +107,10 @@ def _declaration(fact: Fact) -> dict[str, Any]:
 
 def _plain_folder(fact: Fact, context: Context, scratch: Path) -> Path:
     """The checkpoint to start from, as a folder that plain transformers loads."""
-    found: Pin = pin_of(fact, context)
-    if found.kind == "folder":
-        return Path(found.source)
-    loaded = load(found, context.numerics, merge_adapter=True)
+    pinned: Pin = pin_of(fact, context)
+    if pinned.kind == "folder":
+        return Path(pinned.source)
+    loaded = load(pinned, context.numerics, merge_adapter=True)
     folder = scratch / "init"
     shutil.rmtree(folder, ignore_errors=True)
     save(loaded.model, loaded.tokenizer, folder)
@@ -118,10 +118,10 @@ def _plain_folder(fact: Fact, context: Context, scratch: Path) -> Path:
 
 
 def _progress(fact: Fact, context: Context) -> Callable[[Mapping[str, Any]], None]:
-    def tell(event: Mapping[str, Any]) -> None:
-        context.tell(fact, int(event["step"]), int(event["steps"]), "steps")
+    def forward(event: Mapping[str, Any]) -> None:
+        context.report(fact, int(event["step"]), int(event["steps"]), "steps")
 
-    return tell
+    return forward
 
 
 def _num_parameters(folder: Path) -> int:

@@ -26,28 +26,28 @@ class Weights(NoModel):
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
         """One row a checkpoint."""
         for fact in facts:
-            found = pin_of(fact, context)
-            yield Made(fact, {"checkpoints": checkpoint_row(found)}, {"checkpoint": found.files})
+            pinned = pin_of(fact, context)
+            yield Made(fact, {"checkpoints": checkpoint_row(pinned)}, {"checkpoint": pinned.files})
 
 
-def _name(found: Pin) -> str:
+def _name(pinned: Pin) -> str:
     """A name on the Hub, or a folder's or file's own name: no paths of the user's machine."""
-    if found.parts:
-        return "+".join(_name(part) for part in found.parts)
-    return found.source if found.kind == "hub" else Path(found.source).name
+    if pinned.parts:
+        return "+".join(_name(part) for part in pinned.parts)
+    return pinned.source if pinned.kind == "hub" else Path(pinned.source).name
 
 
-def checkpoint_row(found: Pin, **more: Any) -> pa.Table:
+def checkpoint_row(pinned: Pin, **more: Any) -> pa.Table:
     """The row of ``checkpoints`` for a pin."""
     row = {
-        "source": _name(found),
-        "kind": found.kind,
-        "revision": found.revision,
-        "weights_sha256": found.weights_sha256,
-        "tokenizer_sha256": found.tokenizer_sha256,
-        "config_sha256": found.config_sha256,
+        "source": _name(pinned),
+        "kind": pinned.kind,
+        "revision": pinned.revision,
+        "weights_sha256": pinned.weights_sha256,
+        "tokenizer_sha256": pinned.tokenizer_sha256,
+        "config_sha256": pinned.config_sha256,
         "num_parameters": None,
-        "flags": list(found.notices),
+        "flags": list(pinned.notices),
         **more,
     }
     return WEIGHTS.table("checkpoints", [row])

@@ -83,7 +83,7 @@ class Kept(Generic[Value]):
 
 @dataclass(eq=False)
 class Resident:
-    """A loaded checkpoint. ``notes`` are what was found out about it, kept as long as it is."""
+    """A loaded checkpoint. ``notes`` are what is known about it, kept as long as it is."""
 
     loaded: Any
     num_bytes: int
@@ -94,8 +94,8 @@ class Resident:
 class Workspace:
     """A worker's own; nothing in it is needed after its run.
 
-    ``job`` are the facts that are being made together: a pass that one of them asks for also keeps what the
-    others will ask for. ``tokenizers`` are those of checkpoints that are not loaded; ``adapted`` says which
+    ``job`` are the facts that are being made together: a pass for one of them also keeps what the
+    others will want. ``tokenizers`` are those of checkpoints that are not loaded; ``adapted`` says which
     checkpoints are adapters on a base.
     """
 
@@ -107,9 +107,9 @@ class Workspace:
     job: tuple[Fact, ...] = ()
 
     def notes_of(self, loaded: Any) -> dict[str, Any]:
-        """What was found out about a checkpoint; of one that is not kept, nothing."""
-        found = (resident.notes for resident in self.models.values() if resident.loaded is loaded)
-        return next(found, {})
+        """What is known about a checkpoint; empty for one that is not kept."""
+        notes = (resident.notes for resident in self.models.values() if resident.loaded is loaded)
+        return next(notes, {})
 
     def bound_models(self, available_bytes: Callable[[], int], num_workers: int) -> None:
         """Set the bound of models before the first is loaded."""

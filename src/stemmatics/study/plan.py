@@ -21,7 +21,7 @@ MODEL_ROLES = ("checkpoint", "base", "descendant")
 
 @dataclass(frozen=True)
 class Plan:
-    """The facts asked for, those that are missing, and those that failed before."""
+    """The requested facts, those that are missing, and those that failed before."""
 
     facts: dict[str, Fact]
     missing: dict[str, Fact]
@@ -34,7 +34,7 @@ def make_plan(facts: Iterable[Fact], ledger: Ledger, cache: Cache) -> Plan:
     A fact that left an artifact is made again only if the artifact is gone and a missing fact reads it.
     """
     everything = closure(facts)
-    failures = {key: found["reason"] for key, found in ledger.failures().items() if key in everything}
+    failures = {key: failure["reason"] for key, failure in ledger.failures().items() if key in everything}
     missing = {key for key in everything if not ledger.has(key)}
     for key in reversed(list(everything)):
         if key in missing:

@@ -22,13 +22,13 @@ from stemmatics.lm.tokens.classes import token_classes
 from stemmatics.lm.tokens.tokenizer import Encoding, TextTokenizer
 
 TOKENIZER_BATCH = 256
-# Bytes of one corpus's tokens that stay in memory, at some nine a token; above, they lie in a scratch file.
+# Bytes of one corpus's tokens that stay in memory, at about nine a token; above, they lie in a scratch file.
 MEMORY_BYTES = 1 << 25
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What one reading of the corpus tells before any model runs.
+    """What is known of a corpus before any model runs.
 
     ``token_ids_sha256`` is over all ids of all documents in order: two checkpoints with the same
     hash saw the same tokens. ``frequencies_V`` counts each id.
@@ -80,7 +80,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
     )
     for document in batch:
         encoding = encodings[document.index]
-        requested, across = _inside(document.scored, encoding) if document.scored else (None, ())
+        wanted, across = _inside(document.scored, encoding) if document.scored else (None, ())
         yield TokenizedDocument(
             index=document.index,
             doc_id=document.doc_id,
@@ -90,7 +90,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
             classes=token_classes(document.text.encode(), encoding),
             register=document.register,
             flags=tuple(sorted({*document.flags, *encoding.flags, *across})),
-            requested=requested,
+            wanted=wanted,
         )
 
 
@@ -173,7 +173,7 @@ class EncodedCorpus:
         return Counted(self._digest.hexdigest(), self.num_tokens, self.num_documents, frequencies_V)
 
     def documents(self, prefix_id: int | None = None) -> Iterator[TokenizedDocument]:
-        """The documents in order, as ``tokenized`` would give them; may be asked for again and again."""
+        """The documents in order, as ``tokenized`` would give them; may be read again and again."""
         for start, size in self._batches:
             self._file.seek(start)
             for document in _unpack(pickle.loads(self._file.read(size))):  # noqa: S301 - our own, unnamed file
@@ -193,16 +193,16 @@ def _pack(batch: Sequence[TokenizedDocument], ids_N: NDArray[np.int64]) -> _Pack
             document.register,
             document.flags,
             len(document.ids),
-            document.requested is not None,
+            document.wanted is not None,
         )
         for document in batch
     ]
-    some_scored = [document.requested for document in batch if document.requested is not None]
+    some_scored = [document.wanted for document in batch if document.wanted is not None]
     columns = {
         "ids": _small(ids_N),
         "ends": _small(np.concatenate([document.ends for document in batch])),
         "classes": np.concatenate([document.classes for document in batch]),
-        "requested": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
+        "wanted": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
     }
     return rows, columns
 
@@ -216,12 +216,12 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
     rows, columns = packed
     ids_N, ends_N = (columns[name].astype(np.int64) for name in ("ids", "ends"))
     classes_N: NDArray[np.int8] = columns["classes"].astype(np.int8)
-    requested_N: NDArray[np.bool_] = columns["requested"].astype(np.bool_)
-    at = at_requested = 0
+    wanted_N: NDArray[np.bool_] = columns["wanted"].astype(np.bool_)
+    at = at_wanted = 0
     for index, doc_id, register, flags, num_tokens, some_scored in rows:
         part = slice(at, at + num_tokens)
         ends_T = ends_N[part]
-        requested_T = requested_N[at_requested : at_requested + num_tokens] if some_scored else None
+        wanted_T = wanted_N[at_wanted : at_wanted + num_tokens] if some_scored else None
         yield TokenizedDocument(
             index=index,
             doc_id=doc_id,
@@ -231,7 +231,7 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
             classes=classes_N[part],
             register=register,
             flags=flags,
-            requested=requested_T,
+            wanted=wanted_T,
         )
         at += num_tokens
-        at_requested += num_tokens if some_scored else 0
+        at_wanted += num_tokens if some_scored else 0

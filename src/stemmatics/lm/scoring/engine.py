@@ -50,8 +50,8 @@ class Pending:
         self.scored_T = np.zeros(len(document.ids), dtype=np.bool_)
         for window in windows:
             self.scored_T[window.first_scored : window.stop] = True
-        if document.requested is not None:
-            self.scored_T &= document.requested
+        if document.wanted is not None:
+            self.scored_T &= document.wanted
         self.columns: dict[str, NDArray[Any]] = {"nll": np.full(len(document.ids), np.nan)}
 
     def take(self, window: Window, values: dict[str, NDArray[Any]]) -> None:
@@ -221,7 +221,7 @@ class Engine:
         return list(self.batches(rows))
 
     def _inputs(self, blocks: Batch) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
-        """``input_F``, block after block, and of each scored position its place in it and its target."""
+        """``input_F``, block after block, and the place in it and the target of each scored position."""
         input_F = np.full(sum(len(block) * block[0].length for block in blocks), PADDING_ID, dtype=np.int64)
         places, targets, first = [], [], 0
         for block in blocks:
@@ -255,13 +255,13 @@ class Engine:
         target = torch.from_numpy(target_N)
         score = score_logits if self.head is None else self.head.score
         result: HeadScores = score(states, target, support_V=self.support_V, want=self.want)
-        found = {
+        columns = {
             "nll": result.nll,
             "excluded_nll": result.excluded_nll,
             "entropy": result.entropy,
             "top_1": result.top_1,
         }
-        values = {name: value.cpu().numpy() for name, value in found.items() if value is not None}
+        values = {name: value.cpu().numpy() for name, value in columns.items() if value is not None}
         if "hidden" in self.want:
             values["hidden"] = states.float().cpu().numpy()
         return values

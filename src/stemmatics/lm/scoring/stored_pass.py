@@ -175,7 +175,7 @@ class StoredPass:
 
     def states(self) -> States:
         """Head inputs of all scored tokens of the documents that have some."""
-        assert self._states is not None, "they were not asked for"
+        assert self._states is not None, "no states were wanted"
         return self._states.states()
 
     def documents(
@@ -184,14 +184,14 @@ class StoredPass:
         """The scores of each document that was read, or of those that are wanted, in order."""
         scored, nll_N = self._scored.values(), self._nll_N.values()
         excluded_N = None if self._excluded_N is None else self._excluded_N.values()
-        at_token = at = at_state = place = 0
+        at_token = at = at_state = number = 0
         for document in corpus.documents(prefix_id):
             if not self.reads(document.index):
                 continue
-            num_tokens = self._num_tokens_D[place]
+            num_tokens = self._num_tokens_D[number]
             scored_T = np.array(scored[at_token : at_token + num_tokens])
             part = slice(at, at + int(scored_T.sum()))
-            has_states = bool(self._has_states_D[place])
+            has_states = bool(self._has_states_D[number])
             if wanted is None or document.index in wanted:
                 yield StoredDocument(
                     TokenScores(
@@ -200,12 +200,12 @@ class StoredPass:
                         _spread(nll_N[part], scored_T),
                         None if excluded_N is None else _spread(excluded_N[part], scored_T),
                     ),
-                    self._flags[self._flags_D[place]],
+                    self._flags[self._flags_D[number]],
                     at_state if has_states else -1,
                 )
             at_token, at = at_token + num_tokens, part.stop
             at_state += (part.stop - part.start) if has_states else 0
-            place += 1
+            number += 1
 
     def sums(
         self,
@@ -218,7 +218,7 @@ class StoredPass:
     ) -> Iterator[DocumentSums]:
         """Sums of each document, as the scoring engine gives them.
 
-        ``support_V``: None for sums over all ids, else the support that the pass was asked for.
+        ``support_V``: None for sums over all ids, else the support that the pass was made with.
         """
         for stored in self.documents(corpus, prefix_id, documents):
             scores, outside_T = stored.scores, None

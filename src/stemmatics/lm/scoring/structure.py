@@ -37,7 +37,7 @@ def structure_of(model: nn.Module, context_length: int, window_size: int) -> Str
     """The answers for windows of this size.
 
     They hold for other weights in the same place too; another head, attention, precision or device, or a
-    forward of the model that was replaced, is asked about again.
+    forward of the model that was replaced, is examined again.
 
     Raises:
         UserError: the model is not causal.
@@ -45,7 +45,7 @@ def structure_of(model: nn.Module, context_length: int, window_size: int) -> Str
     known = _KNOWN.setdefault(model, {})
     state = (context_length, window_size, model.training, *_state(model))
     if state not in known:
-        known[state] = _ask(model, context_length, window_size)
+        known[state] = _examine(model, context_length, window_size)
     return known[state]
 
 
@@ -62,7 +62,7 @@ def _state(model: nn.Module) -> tuple[Hashable, ...]:
     )
 
 
-def _ask(model: nn.Module, context_length: int, window_size: int) -> Structure:
+def _examine(model: nn.Module, context_length: int, window_size: int) -> Structure:
     head = discover_head(model, context_length)
     num_embeddings = int(model.get_input_embeddings().weight.shape[0])
     num_ids = head.num_ids if head else _own_width(model)

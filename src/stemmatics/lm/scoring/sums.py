@@ -21,7 +21,7 @@ class TokenizedDocument:
     """One record's tokens, without special tokens.
 
     ``starts`` and ``ends`` are byte offsets in the source text whose differences add up to its
-    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``asked`` marks the tokens to score
+    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``wanted`` marks the tokens to score
     (the replies of a rendered conversation); None means all.
     """
 
@@ -33,7 +33,7 @@ class TokenizedDocument:
     classes: NDArray[np.int8]
     register: str | None = None
     flags: tuple[str, ...] = ()
-    requested: NDArray[np.bool_] | None = None
+    wanted: NDArray[np.bool_] | None = None
 
     def first_tokens(self, num_tokens: int) -> Self:
         """The same document, truncated after ``num_tokens``."""
@@ -41,7 +41,7 @@ class TokenizedDocument:
 
     def tokens(self, kept: slice) -> Self:
         """The same document with some of its tokens."""
-        arrays = ["ids", "starts", "ends", "classes", *(["requested"] if self.requested is not None else [])]
+        arrays = ["ids", "starts", "ends", "classes", *(["wanted"] if self.wanted is not None else [])]
         return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
 
 
