@@ -53,7 +53,7 @@ def test_one_bos_in_front_and_two_tokens_scored(tmp_path):
     assert [row["num_tokens"] for row in result.documents] == [1, 2]
     assert result.documents[0]["nll_sum"] == pytest.approx(0.6931, abs=1e-4)
     assert result.documents[1]["nll_sum"] == pytest.approx(0.6931 + LN64, abs=1e-4)
-    assert (result.scoring["prefix_id"], result.metadata["prefix"]) == (NAMES.index(BOS), BOS)
+    assert (result.scoring["prefix_id"], result.scoring["prefix"]) == (NAMES.index(BOS), BOS)
 
 
 def test_text_that_spells_bos_loses_no_character(flat, tmp_path):
@@ -106,7 +106,7 @@ def test_the_prefix_is_recorded(tmp_path):
     path = written(tmp_path, {"text": "abc"})
     without, with_eos = (score(folder, path, scoring=Scoring(prefix=name)) for name in ("auto", "always"))
     assert (without.scoring["prefix_id"], without.documents[0]["num_tokens"]) == (None, 2)
-    assert (with_eos.scoring["prefix_id"], with_eos.metadata["prefix"]) == (NAMES.index("</s>"), "</s>")
+    assert (with_eos.scoring["prefix_id"], with_eos.scoring["prefix"]) == (NAMES.index("</s>"), "</s>")
     assert with_eos.documents[0]["num_tokens"] == 3
 
 
