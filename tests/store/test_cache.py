@@ -16,7 +16,7 @@ def cache(tmp_path):
 
 
 def fill(cache, key=KEY, data=b"weights"):
-    with cache.making(key) as scratch:
+    with cache.scratch(key) as scratch:
         out = scratch / "checkpoint"
         (out / "deep").mkdir(parents=True)
         (out / "model.safetensors").write_bytes(data)
@@ -34,7 +34,7 @@ def test_a_finished_folder_is_found_with_its_hashes(cache):
 
 def test_a_folder_that_was_not_finished_is_not_found(cache):
     def crash():
-        with cache.making(KEY) as scratch:
+        with cache.scratch(KEY) as scratch:
             (scratch / "model.safetensors").write_bytes(b"half")
             raise KeyboardInterrupt
 
@@ -67,10 +67,10 @@ def test_a_second_process_waits_for_the_first(cache):
     is_done = []
 
     def second():
-        with Cache(cache.root).making(KEY):
+        with Cache(cache.root).scratch(KEY):
             is_done.append(cache.find(KEY) is not None)
 
-    with cache.making(KEY) as scratch:
+    with cache.scratch(KEY) as scratch:
         thread = threading.Thread(target=second)
         thread.start()
         time.sleep(0.2)
@@ -84,7 +84,7 @@ def test_a_second_process_waits_for_the_first(cache):
 
 
 def test_other_keys_do_not_wait(cache):
-    with cache.making(KEY), cache.making("j" * 64):
+    with cache.scratch(KEY), cache.scratch("j" * 64):
         assert len(list((cache.root / "making").iterdir())) == 2
 
 

@@ -40,7 +40,7 @@ def verify(
             print(f"wrong: {problem}", file=sys.stderr)
         if rescored:
             print(f"{len(rescored)} documents scored again")
-        print(command.PROVES)
+        print(command.SCOPE)
         print(verdict.line)
     return 0 if verdict.holds else 1
 

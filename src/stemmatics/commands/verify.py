@@ -16,12 +16,12 @@ from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
 from stemmatics.study.read import OpenRun, open_run
 from stemmatics.study.request import all_facts
-from stemmatics.study.verify import PROVES, Verdict, verify
+from stemmatics.study.verify import SCOPE, Verdict, verify
 
 if TYPE_CHECKING:
     from stemmatics.lm.text.corpus import Document
 
-__all__ = ["PROVES", "Verdict", "rescore", "verify"]
+__all__ = ["SCOPE", "Verdict", "rescore", "verify"]
 
 # float32 sums may differ by this much between machines, batches and attention implementations
 ABSOLUTE, RELATIVE = 2e-3, 1e-5

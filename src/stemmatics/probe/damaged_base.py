@@ -49,10 +49,10 @@ class DamagedBase:
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One checkpoint folder a fact, or the reason why there is none."""
-        yield from each(facts, lambda fact: _one(fact, context))
+        yield from each(facts, lambda fact: _damaged_base(fact, context))
 
 
-def _one(fact: Fact, context: Context) -> Made:
+def _damaged_base(fact: Fact, context: Context) -> Made:
     record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
     row = record["damage"] if record is not None else _make(fact, context)
     tables = {"damaged_bases": DAMAGED_BASE.table("damaged_bases", [row])}
@@ -72,15 +72,15 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
     row: dict[str, Any] = {"kind": fact.params["kind"], "seed": fact.params["seed"]}
     row |= {"refusal": "", "failure": ""}
     try:
-        lost = _scored(fact, "descendant", context)[0]
-        kept, base, found = _scored(fact, "init", context)
+        nll_of_descendant = _scored(fact, "descendant", context)[0]
+        nll_of_base, base, passed = _scored(fact, "init", context)
     except Refused as refusal:
         return {**row, "refusal": str(refusal)}
-    target = (lost - kept) / found.positions["EVAL"].num_positions
+    target = (nll_of_descendant - nll_of_base) / passed.positions["EVAL"].num_positions
     if not target > 0:
         return {**row, "target": target, "failure": "the descendant did not lose on these texts"}
-    noise_VD = whole_noise(base, found, fact.params["kind"], int(fact.params["seed"]))
-    damage = match(found.head, found.positions["EVAL"], on_support(noise_VD, found), target)
+    noise_VD = whole_noise(base, passed, fact.params["kind"], int(fact.params["seed"]))
+    damage = match(passed.head, passed.positions["EVAL"], on_support(noise_VD, passed), target)
     row |= {"target": target, "num_evaluations": damage.num_evaluations}
     if damage.failure:
         return {**row, "failure": damage.failure}
@@ -104,13 +104,13 @@ def _scored(fact: Fact, role: str, context: Context) -> tuple[float, Loaded, Hea
     def forward(event: Mapping[str, Any]) -> None:
         context.on_event({**event, "key": fact.key})
 
-    found = head_pass(part, replace(context, on_event=forward))
+    passed = head_pass(part, replace(context, on_event=forward))
     loaded = load_checkpoint(fact.needs[role], context)
-    return nll_sum(found.head, found.positions["EVAL"]), loaded, found
+    return nll_sum(passed.head, passed.positions["EVAL"]), loaded, passed
 
 
 def _write(fact: Fact, damaged: Loaded, row: Mapping[str, Any], context: Context) -> None:
-    with context.cache.making(fact.key) as scratch:
+    with context.cache.scratch(fact.key) as scratch:
         out = scratch / "checkpoint"
         save(damaged.model, damaged.tokenizer, out)
         name = fact.needs["init"].label

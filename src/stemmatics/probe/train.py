@@ -53,7 +53,7 @@ class Train:
 
 def _make(fact: Fact, context: Context) -> dict[str, Any]:
     stage: Any = TypeAdapter(Stage).validate_python(_declaration(fact))
-    with context.cache.making(fact.key) as scratch:
+    with context.cache.scratch(fact.key) as scratch:
         done = context.cache.find(fact.key)
         if done is not None:
             # another process made it while this one waited for the lock

@@ -54,7 +54,7 @@ class Cache:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
     @contextmanager
-    def making(self, key: str) -> Iterator[Path]:
+    def scratch(self, key: str) -> Iterator[Path]:
         """A scratch folder to fill, under a lock; call :meth:`finish` to move it into the cache."""
         self.root.mkdir(parents=True, exist_ok=True)
         (self.root / "locks").mkdir(exist_ok=True)

@@ -69,8 +69,8 @@ def _by_its_worker(killed: Mapping[str, str], ledger: Ledger) -> tuple[dict[str,
     """
     known = ledger.failures()
     failed = {key: str(known[key]["reason"]) for key in killed if key in known}
-    left = [key for key in killed if key not in failed]
-    return failed | {key: killed[key] for key in left[:1]}, left[1:]
+    unrecorded = [key for key in killed if key not in failed]
+    return failed | {key: killed[key] for key in unrecorded[:1]}, unrecorded[1:]
 
 
 class Queue:
@@ -101,7 +101,7 @@ class Queue:
         self._ready = [fact for key, fact in self._facts.items() if not self._num_needs[key]]
 
     def level(self, group: Iterable[Fact]) -> int:
-        """How many facts of this plan at most stand one on another below the group, itself included."""
+        """Length of the longest chain of missing facts that ends in this group."""
         return max(self._levels[fact.key] for fact in group)
 
     def ready_groups(self) -> list[list[Fact]]:

@@ -14,7 +14,7 @@ Step = Callable[[str], None]
 Pinning = Callable[[Stemma, str, Step], Mapping[str, object]]
 
 
-def pin_sources(stemma: Stemma, on_event: Step = lambda _what: None, *, planning: bool = False) -> Pins:
+def pin_sources(stemma: Stemma, on_event: Step = lambda _step: None, *, planning: bool = False) -> Pins:
     """Hash every source once (hashes of local files are cached, those of the Hub come from metadata).
 
     ``planning``: a source that is not available is planned with its declared size. Such pins serve for

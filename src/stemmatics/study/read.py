@@ -107,7 +107,7 @@ def build_content(run: OpenRun, evaluations: list[Evaluation]) -> Content:
     return content_of(run.pinned, evaluations, provenance_of(run.manifest), failures)
 
 
-def write_report(root: Path, *, on_step: Callable[[str], None] = lambda _what: None) -> Content:
+def write_report(root: Path, *, on_step: Callable[[str], None] = lambda _step: None) -> Content:
     """Write a run's page again from its stored results."""
     from stemmatics.report.page import write_page
 

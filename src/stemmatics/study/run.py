@@ -45,7 +45,7 @@ def prepare(
     *,
     only: Iterable[str] | None = None,
     tree: Any = None,
-    on_step: Callable[[str], None] = lambda _what: None,
+    on_step: Callable[[str], None] = lambda _step: None,
     planning: bool = False,
 ) -> tuple[Pinned, list[MeasureRequest], Plan]:
     """Everything before execution: the requests, and the facts that are missing.
@@ -65,7 +65,7 @@ def run(
     tree: Any = None,
     retry_failed: bool = False,
     on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
-    on_step: Callable[[str], None] = lambda _what: None,
+    on_step: Callable[[str], None] = lambda _step: None,
 ) -> Outcome:
     """Make what is missing and evaluate every measure. Safe to call again after a crash."""
     Ledger(root).refuse_other_schema()
@@ -98,7 +98,7 @@ def finish(
     plan: Plan,
     *,
     before: Mapping[str, Any] | None = None,
-    on_step: Callable[[str], None] = lambda _what: None,
+    on_step: Callable[[str], None] = lambda _step: None,
 ) -> Outcome:
     """Results, claims, manifest and page from the facts that are done.
 

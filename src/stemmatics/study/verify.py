@@ -25,7 +25,7 @@ from stemmatics.study.versions import PAGE_LIBRARIES, versions
 TOLERANCE = 1e-6
 _STILL = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]*")
 
-PROVES = (
+SCOPE = (
     "What this proves: the report follows from the stored sums. It does not prove that the sums came "
     "from the named models; `--rescore N --text FILE` scores documents again for that."
 )

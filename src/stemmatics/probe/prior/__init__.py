@@ -175,7 +175,7 @@ def _save_corrections(fact: Fact, fitted: Sequence[Fitted], states: HeadPass, co
         arrays[f"{fit.name}.ids"] = states.ids_S[fit.ids[moved_K]]
         arrays[f"{fit.name}.bias"] = fit.correction.bias_K[moved_K]
         arrays[f"{fit.name}.inverse_temperature"] = np.array(fit.correction.inverse_temperature)
-    with context.cache.making(fact.key) as folder:
+    with context.cache.scratch(fact.key) as folder:
         out = folder / "corrections"
         out.mkdir()
         np.savez_compressed(out / CORRECTIONS, **arrays)
