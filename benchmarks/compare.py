@@ -35,6 +35,7 @@ from stemmatics.lm.checkpoints.loading import load, save
 from stemmatics.lm.text.corpus import read
 from stemmatics.presets.smollm2 import weights
 from stemmatics.study import run as study
+from stemmatics.study.readings import Readings
 
 TEXT_BYTES, MOST_DOCUMENT_BYTES = 36_000, 2_000
 UPDATES, ROWS, LENGTH = 8, 2, 256
@@ -87,20 +88,16 @@ def write_pair(folder: Path) -> tuple[Path, Path]:
 
 
 class Events:
-    """What the comparison tells while it runs: seconds by kind of fact, loads and passes by checkpoint."""
+    """Listens to a comparison: seconds by kind of fact, loads and passes by checkpoint."""
 
     def __init__(self) -> None:
         self.seconds: Counter[str] = Counter()
-        self.loads: Counter[str] = Counter()
-        self.passes: Counter[str] = Counter()
+        self.readings = Readings()
 
     def __call__(self, event: Mapping[str, Any]) -> None:
-        """One event."""
-        if "load" in event:
-            self.loads[event["load"]] += 1
-        elif "pass" in event:
-            self.passes[event["pass"]] += 1
-        elif "seconds" in event:
+        """Count an event."""
+        self.readings.event(event)
+        if "seconds" in event:
             self.seconds[event["probe"]] += event["seconds"]
 
 
@@ -127,8 +124,8 @@ def main() -> int:
         print(f"{probe:18} {spent:8.1f} s {spent / scorings:8.2f} times")
     for what, spent in (("measures", measures), ("everything", whole)):
         print(f"{what:18} {spent:8.1f} s {ratios[what]:8.2f} times, goal {GOALS[what]:g}")
-    for label, count in events.loads.items():
-        print(f"{label}: loads {count}, passes {events.passes[label]}")
+    for row in events.readings.rows():
+        print(f"{row['stage']:30} {row['seconds']:8.1f} s, {row['times']} times")
     report = {
         "benchmark": "compare",
         "num_documents": num_documents,
@@ -136,8 +133,7 @@ def main() -> int:
         "seconds_scorings": round(scorings, 2),
         "seconds_by_fact": {probe: round(spent, 2) for probe, spent in events.seconds.items()},
         "seconds": round(whole, 2),
-        "loads": dict(events.loads),
-        "passes": dict(events.passes),
+        "readings": events.readings.rows(),
         "ratios": {name: round(ratio, 3) for name, ratio in ratios.items()},
         "goals": GOALS,
         "missed": missed,
