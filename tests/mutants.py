@@ -3,7 +3,8 @@
 ``python -m tests.mutants --sample 300`` (``make mutants``) prints a line a mutant and the share that was
 killed; exit status 1 below ``--goal``. Mutants come from cosmic-ray's operators, without those that only
 break types (shifts, bit operations) and without annotations, which never run. Each mutant is tested by the
-tests that run its line, as coverage recorded them, the quickest first.
+tests that run its line, as coverage recorded them, the quickest first; a
+default value or a constant by the tests of its function or file.
 """
 
 import argparse
@@ -233,14 +234,37 @@ def _tests_by_line(data, seconds):
 
 
 def chosen_tests(mutant, tests_by_line, seconds):
-    """The tests that run a mutant's line, quickest suites and tests first."""
+    """The tests that run a mutant's line, quickest suites and tests first.
+
+    A default value or a constant runs once, at the import: its tests are those of the function, or of the file.
+    """
     tests = tests_by_line.get((mutant.path, mutant.line), set())
+    if not tests:
+        lines = _lines_of_function(mutant)
+        tests = set().union(
+            *(
+                of_line
+                for (path, line), of_line in tests_by_line.items()
+                if path == mutant.path and (lines is None or line in lines)
+            )
+        )
 
     def rank(test):
         suite = next(number for number, name in enumerate(SUITES) if test.startswith(name))
         return suite, seconds[test]
 
     return sorted(tests, key=rank)
+
+
+def _lines_of_function(mutant):
+    """The lines of the innermost function that holds a mutant; None for a constant of the file."""
+    source = (SOURCE / mutant.path).read_text(encoding="utf-8")
+    functions = [
+        range(node.lineno, node.end_lineno + 1)
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.FunctionDef) and node.lineno <= mutant.line <= node.end_lineno
+    ]
+    return min(functions, key=len, default=None)
 
 
 def try_mutant(mutant, tests, copy):
