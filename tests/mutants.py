@@ -3,8 +3,8 @@
 ``python -m tests.mutants --sample 300`` (``make mutants``) prints a line a mutant and the share that was
 killed; exit status 1 below ``--goal``. Mutants come from cosmic-ray's operators, without those that only
 break types (shifts, bit operations) and without annotations, which never run. Each mutant is tested by the
-tests that run its line, as coverage recorded them, the quickest first; a
-default value or a constant by the tests of its function or file.
+tests that run its line, as coverage recorded them, the quickest first; a default value
+or a constant by the tests of its function or file.
 """
 
 import argparse
@@ -236,7 +236,7 @@ def _tests_by_line(data, seconds):
 def chosen_tests(mutant, tests_by_line, seconds):
     """The tests that run a mutant's line, quickest suites and tests first.
 
-    A default value or a constant runs once, at the import: its tests are those of the function, or of the file.
+    A default value or a constant runs once, at the import: its tests are those of the function or file.
     """
     tests = tests_by_line.get((mutant.path, mutant.line), set())
     if not tests:
