@@ -21,6 +21,7 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
 from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
 from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
+from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
@@ -130,10 +131,17 @@ def load_tokenizer(
         if TOKENIZER.fullmatch(name) or name == "config.json" or name.endswith((".py", ".gguf"))
     ]
     with assembled(owner, names, offline=offline) as folder, explained(owner.source):
-        tokenizer = AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(owner)
-        )
-        flags = repair(tokenizer, folder / next(iter(owner.files))) if owner.kind == "gguf" else {}
+
+        def load_class() -> Any:
+            return AutoTokenizer.from_pretrained(
+                folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(owner)
+            )
+
+        if owner.kind == "gguf":
+            tokenizer = load_class()
+            flags = repair(tokenizer, folder / next(iter(owner.files)))
+        else:
+            tokenizer, flags = load_tokenizer_of(folder, load_class)
     tokenizer.name_or_path = origin(owner)
     return tokenizer, flags
 
