@@ -18,6 +18,7 @@ import torch
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
+from stemmatics.lm.checkpoints.adapters import num_virtual_tokens, put_on
 from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
 from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
 from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
@@ -102,7 +103,7 @@ def load(
         model=model,
         tokenizer=tokenizer,
         pin=pinned,
-        context_length=context_length(model.config),
+        context_length=_context_of(model),
         num_ids=num_ids,
         stop_ids=stop_ids,
         flags=flags | tokenizer_flags | stop_flags | notices,
@@ -204,23 +205,9 @@ def _load_model(
 def _with_adapter(
     model: Any, adapter: Pin, *, merge: bool, offline: bool | None
 ) -> tuple[Any, dict[str, str]]:
-    from peft import PeftModel
-
     names = [name for name in adapter.files if name.startswith("adapter_")]
     with assembled(adapter, names, offline=offline) as folder, explained(adapter.source):
-        adapted = PeftModel.from_pretrained(model, folder, is_trainable=False)
-        # from_pretrained only warns about unmatched tensors; loading again returns their names.
-        result = adapted.load_adapter(folder, adapter_name="default", is_trainable=False)
-    if result.missing_keys:
-        raise UserError(
-            f"Adapter {adapter.source} does not fit: {some(sorted(result.missing_keys))} missing",
-            "its tensors and the modules that its config targets are not the same",
-            "Check that it was trained on this base",
-        )
-    flags = {}
-    if result.unexpected_keys:
-        flags["unexpected_adapter_tensors"] = f"not in the model: {some(sorted(result.unexpected_keys))}"
-    return (adapted.merge_and_unload() if merge else adapted), flags
+        return put_on(model, folder, adapter.source, merge=merge)
 
 
 def save(model: Any, tokenizer: Any, folder: Path) -> None:
@@ -275,6 +262,12 @@ def context_length(config: Any) -> int | None:
     text = config.get_text_config()
     lengths = (getattr(text, name, None) for name in CONTEXT_NAMES)
     return next((int(value) for value in lengths if value), None)
+
+
+def _context_of(model: Any) -> int | None:
+    """Positions that are left for text: a virtual prompt takes some."""
+    length = context_length(model.config)
+    return None if length is None else length - num_virtual_tokens(model)
 
 
 def refuse_pickle(pinned: Pin, *, allow_pickle: bool) -> None:
