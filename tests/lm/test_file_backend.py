@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 import transformers.models
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import (
+    AddedToken,
+    Tokenizer,
+    decoders,
+    models,
+    normalizers,
+    pre_tokenizers,
+    processors,
+    trainers,
+)
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_tokenizers import TokenizersBackend
 
@@ -90,9 +99,7 @@ def test_a_class_that_gives_other_ids_is_flagged(name, tmp_path):
 
 
 def test_a_file_that_is_loaded_as_it_is_has_no_flag(tmp_path):
-    _, flags = load_tokenizer(
-        str(folder_of(tmp_path, backend(), tokenizer_class="PreTrainedTokenizerFast"))
-    )
+    _, flags = load_tokenizer(str(folder_of(tmp_path, backend(), tokenizer_class="PreTrainedTokenizerFast")))
     assert FLAG not in flags
 
 
@@ -137,7 +144,9 @@ def test_an_explicit_letter_case_replaces_that_of_the_file(tmp_path):
     assert tokenizer("Hello hello", add_special_tokens=False)["input_ids"] == expected
 
 
-@pytest.mark.parametrize("name", ["GPT2Tokenizer", "Qwen2Tokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast"])
+@pytest.mark.parametrize(
+    "name", ["GPT2Tokenizer", "Qwen2Tokenizer", "GemmaTokenizer", "PreTrainedTokenizerFast"]
+)
 def test_the_template_of_the_file_stays_unless_the_settings_name_one(name, tmp_path):
     made = backend()
     made.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 0)])

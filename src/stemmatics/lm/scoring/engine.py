@@ -118,7 +118,7 @@ class Engine:
         self.want = want
         self.on_event = on_event
         structure = structure_of(model, cutter.context_length, cutter.size)
-        self.head, self.packed = structure.head, structure.packed
+        self.head, self.packed, self.thresholds = structure.head, structure.packed, structure.thresholds
         self.num_embeddings, self.num_ids = structure.num_embeddings, structure.num_ids
         self.support_V = None
         if support_V is not None:
@@ -177,10 +177,18 @@ class Engine:
                 yield Row(pending, window)
 
     def batches(self, rows: list[Row]) -> Iterator[Batch]:
-        """Rows grouped by the budget."""
-        if self.packed:
-            return make_blocks(rows, self.token_budget)
-        return ([batch] for batch in make_batches(rows, self.token_budget))
+        """Rows grouped by the budget, those on both sides of a threshold apart."""
+        for same_side in self._by_side(rows):
+            if self.packed:
+                yield from make_blocks(same_side, self.token_budget)
+            else:
+                yield from ([batch] for batch in make_batches(same_side, self.token_budget))
+
+    def _by_side(self, rows: list[Row]) -> Iterable[list[Row]]:
+        sides: dict[int, list[Row]] = {}
+        for row in rows:
+            sides.setdefault(sum(row.length > threshold for threshold in self.thresholds), []).append(row)
+        return sides.values()
 
     def score(self, batch: Batch) -> None:
         """Score one batch; out of memory halves the budget and cuts the batch up."""

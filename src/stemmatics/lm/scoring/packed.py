@@ -70,10 +70,11 @@ def hidden_by_block(model: nn.Module, ids_N: Tensor, blocks: Sequence[Block]) ->
         return capture_hidden(model, ids_N[None], position_ids=position_N[None].to(ids_N.device))[0]
 
 
-def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
+def can_be_packed(model: nn.Module, num_ids: int, longest: int, thresholds: Sequence[int] = ()) -> bool:
     """Whether concatenated rows are computed independently, each with its own positions.
 
-    Only for sdpa attention on a CPU: on a GPU the many small calls would be slow. False for a window of
+    Examined with short rows, and with rows just over each threshold that rows can exceed. Only for sdpa
+    attention on a CPU: on a GPU the many small calls would be slow. False for a window of
     attention shorter than the longest row, a model whose layers mix positions in other ways (state
     spaces, convolutions), and one without position ids.
     """
@@ -82,20 +83,26 @@ def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
         return False
     if "position_ids" not in inspect.signature(model.forward).parameters or _span(config) < longest:
         return False
-    num_positions = sum(rows * length for rows, length in _PROBE_BLOCKS)
     if longest < max(length for _, length in _PROBE_BLOCKS) or num_ids < 2:
         return False
+    over = [((1, length + 1), (1, length + 2)) for length in thresholds if length + 2 <= longest]
+    return all(_rows_are_apart(model, num_ids, blocks) for blocks in (_PROBE_BLOCKS, *over))
+
+
+def _rows_are_apart(model: nn.Module, num_ids: int, blocks: Sequence[Block]) -> bool:
+    """Whether packed rows have the states of rows in a pass of their own, and ignore one another."""
+    num_positions, first = sum(rows * length for rows, length in blocks), blocks[0][1]
     ids_N = (torch.arange(num_positions) * 7919 + 1) % num_ids
-    other_N = torch.cat([(ids_N[:5] + 1) % num_ids, ids_N[5:]])
+    other_N = torch.cat([(ids_N[:first] + 1) % num_ids, ids_N[first:]])
     try:
         with torch.inference_mode():
-            packed_ND = hidden_by_block(model, ids_N, _PROBE_BLOCKS).float()
-            moved_ND = hidden_by_block(model, other_N, _PROBE_BLOCKS).float()
-            sizes = [rows * length for rows, length in _PROBE_BLOCKS]
+            packed_ND = hidden_by_block(model, ids_N, blocks).float()
+            moved_ND = hidden_by_block(model, other_N, blocks).float()
+            sizes = [rows * length for rows, length in blocks]
             alone_ND = torch.cat(
                 [
                     capture_hidden(model, ids_F.view(rows, length)).flatten(0, 1).float()
-                    for ids_F, (rows, length) in zip(ids_N.split(sizes), _PROBE_BLOCKS, strict=True)
+                    for ids_F, (rows, length) in zip(ids_N.split(sizes), blocks, strict=True)
                 ]
             )
     # A model that fails on such positions or attention is run in the usual way.
@@ -103,7 +110,7 @@ def can_be_packed(model: nn.Module, num_ids: int, longest: int) -> bool:
         return False
     rounding = torch.finfo(model.dtype).eps * float(alone_ND.abs().max())
     same = (packed_ND - alone_ND).abs().max() <= 100 * rounding
-    independent = (packed_ND[5:] - moved_ND[5:]).abs().max() <= 10 * rounding
+    independent = (packed_ND[first:] - moved_ND[first:]).abs().max() <= 10 * rounding
     return bool(same and independent)
 
 

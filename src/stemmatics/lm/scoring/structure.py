@@ -5,8 +5,9 @@ Each answer takes passes of the whole model, so it is remembered as long as the 
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import torch
@@ -21,13 +22,15 @@ from stemmatics.lm.scoring.packed import can_be_packed
 class Structure:
     """``head`` is None where the model's own logits must be taken; ``num_ids`` is their width.
 
-    ``packed``: rows of several lengths may share one pass.
+    ``packed``: rows of several lengths may share one pass. ``thresholds``: lengths at which the model changes
+    how it computes a whole pass; rows on both sides of one never share a pass.
     """
 
     head: LinearHead | None
     num_embeddings: int
     num_ids: int
     packed: bool
+    thresholds: tuple[int, ...] = ()
 
 
 _KNOWN: WeakKeyDictionary[nn.Module, dict[Hashable, Structure]] = WeakKeyDictionary()
@@ -68,8 +71,27 @@ def _examine(model: nn.Module, context_length: int, window_size: int) -> Structu
     num_ids = head.num_ids if head else _own_width(model)
     num_known = min(num_ids, num_embeddings)
     refuse_unless_causal(model, num_known, context_length)
-    packed = head is not None and can_be_packed(model, num_known, window_size)
-    return Structure(head, num_embeddings, num_ids, packed)
+    thresholds = thresholds_of(model.config)
+    packed = head is not None and can_be_packed(model, num_known, window_size, thresholds)
+    return Structure(head, num_embeddings, num_ids, packed, thresholds)
+
+
+def thresholds_of(config: Any) -> tuple[int, ...]:
+    """Lengths that the config names as those of an earlier stage of training, in increasing order.
+
+    Long RoPE chooses the frequencies of all positions by the longest row of a pass: over the original
+    length they are others. Read from every RoPE setting, whatever its type and layer.
+    """
+    return tuple(sorted(set(_original_lengths(config.to_dict()))))
+
+
+def _original_lengths(fields: Any) -> Iterator[int]:
+    if isinstance(fields, dict):
+        for name, value in fields.items():
+            if name == "original_max_position_embeddings" and isinstance(value, int | float):
+                yield int(value)
+            else:
+                yield from _original_lengths(value)
 
 
 def _own_width(model: nn.Module) -> int:
