@@ -51,9 +51,13 @@ class Scores:
         return np.asarray(self.register_N == register)
 
     def registers(self) -> list[str]:
-        """``all`` first, then each register if there are several."""
-        names = sorted(set(self.register_N.tolist()))
-        return [ALL, *names] if len(names) > 1 else [ALL]
+        """``all`` first, then each register if there are several.
+
+        A document without a register has ``all`` in the place of its name: it counts in the total alone. A
+        corpus's own register of that name is stored under another one.
+        """
+        names = set(self.register_N.tolist())
+        return [ALL, *sorted(names - {ALL})] if len(names) > 1 else [ALL]
 
 
 def read_scores(fact: Fact, tables: Tables) -> Scores:
