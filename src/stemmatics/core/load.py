@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
@@ -21,7 +21,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def load(path: Path) -> tuple[Stemma, Any]:
     """A validated Stemma and the YAML tree with its line numbers. Raises UserError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(
             f"{path} does not exist",
@@ -31,7 +31,10 @@ def load(path: Path) -> tuple[Stemma, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} can't be read", str(error), "Give a UTF-8 text file such as `stemma init` writes", code=2
+            f"{path} can't be read",
+            getattr(error, "strerror", None) or str(error),
+            "Give a UTF-8 text file such as `stemma init` writes",
+            code=2,
         ) from None
     tree = parse(text, str(path))
     stemma = validate(Stemma, tree, (), str(path), tree)
@@ -48,6 +51,15 @@ def parse(text: str, name: str) -> Any:
             f"{name}, line {line}: not valid YAML",
             str(error.problem or error),
             "Fix that line; `stemma init` writes a valid file to compare with",
+            code=2,
+        ) from None
+    except (YAMLError, ValueError, RecursionError, AttributeError) as error:
+        # control characters, impossible dates, endless nesting: the parser has no line for them
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"{name}: not valid YAML",
+            reason,
+            "Remove or quote that value; `stemma init` writes a valid file to compare with",
             code=2,
         ) from None
     if not isinstance(tree, CommentedMap):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stemmatics.commands.analyse.numbers import as_data
-from stemmatics.commands.analyse.table import Table, parse_json, read_table, read_text
+from stemmatics.commands.analyse.table import Table, kind_of, parse_json, read_table, read_text
 from stemmatics.core.errors import UserError
 from stemmatics.math.agreement import agreement
 
@@ -146,7 +146,7 @@ def _read(
 
     Nested JSON {setting: {task: {model: score}}}, or rows of task, model and two settings.
     """
-    if path.suffix == ".json" and path.is_file():
+    if kind_of(path) == ".json" and path.is_file():
         value = parse_json(path, read_text(path))
         if isinstance(value, dict) and all(isinstance(tasks, dict) for tasks in value.values()):
             names = _settings([name for name in value if not name.endswith(STANDARD_ERRORS)], before, after)
