@@ -9,6 +9,26 @@ from typing import Any
 from stemmatics.core.results import Results, Sentence
 
 
+class Named(str):
+    """A title with names in it, ``Named("Loss on {corpus}", corpus="c4")``: a string like any other.
+
+    A page marks the names as names, so that what is in them (digits, backticks, braces) is not read as prose.
+    """
+
+    template: str
+    names: Mapping[str, str]
+
+    def __new__(cls, template: str, **names: str) -> Named:
+        """The title with its names filled in."""
+        title = super().__new__(cls, template.format(**names))
+        title.template, title.names = template, names
+        return title
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:  # type: ignore[override]
+        """A copy is made from template and names."""
+        return (self.template,), dict(self.names)
+
+
 @dataclass(frozen=True)
 class Table:
     """Column names and rows; a cell is a Claim, a string, a whole number or None."""

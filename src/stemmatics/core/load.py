@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -108,6 +109,10 @@ def _explain(
 ) -> tuple[str, str]:
     if error["type"] == "field_error":
         return f"invalid value of {'.'.join(path)}", error["ctx"]["fix"]
+    if error["loc"][-1] == "[key]":
+        where = ".".join(map(str, error["loc"][:-2])) or "the file"
+        spelled = _yaml(error.get("input"))
+        return f"the name {spelled} under {where} is not text", f'Write it in quotes: "{spelled}"'
     spelled = ".".join(str(part) for part in path if not _is_tag(tree, part)) or "the file"
     if error["type"] == "extra_forbidden":
         known = _fields_at(model, error["loc"][:-1])
@@ -116,7 +121,14 @@ def _explain(
         return f"unknown key {path[-1]!r} in {spelled.rpartition('.')[0] or 'the file'}", fix
     if error["type"] == "missing":
         return f"{spelled} is missing", f"Add the key {path[-1]!r}"
+    if error["type"] == "string_type" and isinstance(error.get("input"), bool | int | float | date):
+        return f"invalid value of {spelled}", f'Write it in quotes: "{_yaml(error["input"])}"'
     return f"invalid value of {spelled}", "Fix it; `stemma init` writes a valid file to compare with"
+
+
+def _yaml(value: Any) -> str:
+    """A scalar as YAML spells it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_tag(tree: Any, part: Any) -> bool:

@@ -240,7 +240,9 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
                 raise lfs_error(path.name) from None
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(
-            f"{path.name} is not Parquet, or it is damaged", reason, "Get the file again, or convert it to CSV"
+            f"{path.name} is not Parquet, or it is damaged",
+            reason,
+            "Get the file again, or convert it to CSV",
         ) from None
     if twice:
         raise UserError(
@@ -254,7 +256,9 @@ def _by_column(path: Path, rows: Any) -> dict[str, list[Any]]:
     if isinstance(rows, dict) and rows and all(isinstance(column, list) for column in rows.values()):
         if len({len(column) for column in rows.values()}) > 1:
             raise UserError(
-                f"{path.name} has columns of different lengths", "rows can't be matched", "Give all columns one length"
+                f"{path.name} has columns of different lengths",
+                "rows can't be matched",
+                "Give all columns one length",
             )
         return rows
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):

@@ -231,7 +231,8 @@ def _field_of(record: Record, source: Corpus) -> str:
         raise UserError(
             f"{source.field!r} of {record.location} is not text",
             f"it is {kind}",
-            _inside(source.field, text, "--field", "field") or "fix the record, or name another field with --field",
+            _inside(source.field, text, "--field", "field")
+            or "fix the record, or name another field with --field",
         )
     return text
 

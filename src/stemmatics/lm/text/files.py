@@ -250,7 +250,13 @@ def _column_of(name: str, have: Sequence[str]) -> str | None:
 
 
 def _rows(
-    batch: pa.RecordBatch, have: Sequence[str], columns: Sequence[str], source: str, first: int, *, replace: bool
+    batch: pa.RecordBatch,
+    have: Sequence[str],
+    columns: Sequence[str],
+    source: str,
+    first: int,
+    *,
+    replace: bool,
 ) -> Iterator[Record]:
     for index in range(batch.num_rows):
         location = f"{source} row {first + index + 1}"
