@@ -227,10 +227,12 @@ def test_a_table_that_is_not_finite_is_named_though_its_digest_holds(archive, st
 
 
 @pytest.mark.parametrize(
-    "line", ["abc  one.csv", "{digest}  ../one.csv", "{digest}  one.csv\n{digest}  one.csv"]
+    "line", ["abc  one.csv", "{digest}  ../one.csv", "{digest}  one.csv\n{other}  ./one.csv"]
 )
 def test_checksums_that_are_not_right_are_refused(line, archive, stemma_command):
-    (archive / "SHA256SUMS").write_text(line.replace("{digest}", "0" * 64) + "\n")
+    (archive / "SHA256SUMS").write_text(
+        line.replace("{digest}", "0" * 64).replace("{other}", "1" * 64) + "\n"
+    )
     one_line(stemma_command("analyse", "prior", archive), 1, "SHA256SUMS, line")
 
 

@@ -68,7 +68,7 @@ class Stemma(Strict):
     measures: dict[str, dict[str, Any]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _check_names(self) -> Self:
+    def _check_texts(self) -> Self:
         for part, named in (
             ("checkpoints", self.checkpoints),
             ("stages", self.stages),
@@ -85,6 +85,10 @@ class Stemma(Strict):
         for name, corpus in self.corpora.items():
             if corpus.register_name is not None:
                 _check_text(corpus.register_name, ("corpora", name, "register"), "the register")
+        return self
+
+    @model_validator(mode="after")
+    def _check_names(self) -> Self:
         both = sorted(set(self.checkpoints) & set(self.stages))
         if both:
             why = f"{both[0]!r} is both a checkpoint and a stage"

@@ -134,10 +134,11 @@ def byte_mismatch(first: Scores, second: Scores) -> Mismatch | None:
         return None
     if first.windows != second.windows:
         both = f"{_window_text(first.windows)} and {_window_text(second.windows)}"
-        return Mismatch(f"their windows differ ({both})", "set windows.size")
+        return Mismatch(f"their windows differ ({both})", "set scoring.windows.size")
     if first.windows[0] != "bytes" and first.token_ids != second.token_ids:
         return Mismatch(
-            "their tokens differ, so their windows cut at different places", "set windows.rule to bytes"
+            "their tokens differ, so their windows cut at different places",
+            "set scoring.windows.rule to bytes",
         )
     return None
 

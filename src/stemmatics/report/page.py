@@ -22,7 +22,6 @@ from stemmatics.report.theme import PAGE_FONT, WIDTH, config, for_drawing
 from stemmatics.report.tree import lay_out
 from stemmatics.store.files import write_bytes
 
-
 _LONGEST_SLUG = 48  # bytes; a file name of five of them, with hashes, stays under 255 + suffix
 
 

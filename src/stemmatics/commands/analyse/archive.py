@@ -52,8 +52,8 @@ def read_checksums(folder: Path) -> dict[str, str]:
             code=2,
         )
     digests: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).split("\n"), start=1):
-        line = line.removesuffix("\r").lstrip(" \t")
+    for number, raw in enumerate(read_text(path).split("\n"), start=1):
+        line = raw.removesuffix("\r").lstrip(" \t")
         if not line.strip() or line.startswith("#"):
             continue
         read = _read_line(line)

@@ -242,7 +242,7 @@ def _read_parquet(path: Path) -> dict[str, list[Any]]:
         raise UserError(
             f"{path.name} is not Parquet, or it is damaged",
             reason,
-            "Get the file again, or convert it to CSV",
+            "Get it again, or convert it to CSV",
         ) from None
     if twice:
         raise UserError(

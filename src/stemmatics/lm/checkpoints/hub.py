@@ -176,9 +176,7 @@ class Repository:
                 note.parent.mkdir(parents=True, exist_ok=True)
                 note.write_text(commit, encoding="utf-8")
             except OSError as error:
-                notice(
-                    f"{self.name}@{wanted} can't be found offline later: {note} can't be written ({error})"
-                )
+                notice(f"{self.name}@{wanted} won't be found offline: {note} can't be written ({error})")
 
     def _from_cache(self, wanted: str) -> tuple[str, dict[str, str | None]]:
         note = self._folder() / "refs" / wanted

@@ -116,7 +116,7 @@ def render(
         raise UserError(
             f"{location} has no message of the role {settings.role!r}",
             f"its roles: {roles}",
-            "name one of them as the scored role: --role ROLE, in a corpus render: {template: ..., role: ROLE}",
+            "name one of them: --role ROLE, or in a corpus `render: {template: ..., role: ROLE}`",
         )
     return whole, tuple(spans)
 
