@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 import json
 import logging
 
@@ -69,6 +70,18 @@ def test_a_folder_of_texts_alone_is_documents(tmp_path, caplog):
     (tmp_path / "b.md").write_text("two")
     assert [document.text for document in documents(tmp_path)] == ["one", "two"]
     assert not caplog.records
+
+
+@pytest.mark.parametrize("data", ["train.csv", "train.json", "data-00000.arrow", "train.json.gz"])
+def test_a_card_beside_data_that_is_not_read_is_not_the_text(data, tmp_path):
+    (tmp_path / data).write_text("x")
+    (tmp_path / "README.md").write_text("about the data")
+    with pytest.raises(UserError, match="no text but its card") as caught:
+        documents(tmp_path)
+    assert data in caught.value.why
+    assert documents(tmp_path / "README.md")[0].text == "about the data"  # the advice
+    lines(tmp_path / "train.jsonl", {"text": "one"})
+    assert [document.text for document in documents(tmp_path)] == ["one"]
 
 
 # byte order marks
@@ -198,29 +211,36 @@ def make(path):
     return path.read_bytes()
 
 
+def texts_or_error(path):
+    try:
+        return [document.text for document in documents(path)], None
+    except UserError as error:
+        return [], error
+
+
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.parquet"])
 def test_a_file_cut_or_altered_anywhere_is_an_error_or_read_to_the_cut(name, tmp_path):
     path = tmp_path / name
     whole = make(path)
     expected = [document.text for document in documents(path)]
     draw = np.random.default_rng(1)
+    num_errors = 0
     for place in np.linspace(0, len(whole) - 1, 20).astype(int):
-        path.write_bytes(whole[:place])
-        try:
-            found = [document.text for document in documents(path)]
-        except UserError as error:
-            assert name in error.what
-            assert "\n" not in str(error)
-        else:  # cut between two lines: nothing tells that more were there
-            assert found == expected[: len(found)]
-            assert name == "a.jsonl"
         damaged = bytearray(whole)
         damaged[place : place + 8] = draw.bytes(8)
         path.write_bytes(bytes(damaged))
-        try:
-            documents(path)
-        except UserError as error:
-            assert name in error.what  # noqa: PT017 - what is not damaged visibly may be read
+        _, altered = texts_or_error(path)  # what is not damaged visibly may be read
+        path.write_bytes(whole[:place])
+        found, cut = texts_or_error(path)
+        if cut is None:  # cut between two lines: nothing tells that more were there
+            assert name == "a.jsonl"
+            assert found == expected[: len(found)]
+        for error in (cut, altered):
+            if error is not None:
+                num_errors += 1
+                assert name in error.what
+                assert "\n" not in str(error)
+    assert num_errors >= 20
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.jsonl.zst", "a.parquet", "a.txt"])
@@ -255,9 +275,7 @@ def test_an_empty_file_of_records_is_an_error(content, tmp_path):
 
 
 def test_training_data_that_json_can_not_hold_is_named(tmp_path):
-    import datetime
-
-    pq.write_table(pa.table({"text": ["x"], "day": [datetime.date(2024, 1, 1)]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"text": ["x"], "day": [dt.date(2024, 1, 1)]}), tmp_path / "a.parquet")
     assert "row 1" in refused(tmp_path / "a.parquet", role="data").what
     (tmp_path / "b.jsonl").write_text('{"text": "x", "score": NaN}\n')
     assert "line 1" in refused(tmp_path / "b.jsonl", role="data").what

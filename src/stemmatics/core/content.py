@@ -24,7 +24,7 @@ class Named(str):  # noqa: SLOT000 - a str can't have slots with content
         title.template, title.names = template, names
         return title
 
-    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:  # type: ignore[override]
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:
         """A copy is made from template and names."""
         return (self.template,), dict(self.names)
 

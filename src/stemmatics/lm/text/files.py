@@ -24,6 +24,12 @@ _BOM = BOM.encode()
 _UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _PARQUET_ROWS_AT_ONCE = 256
 _NAMES_SHOWN = 5
+# texts about a data set, not of it
+_CARDS = {
+    *("readme", "license", "licence", "notice", "copying", "changelog", "citation", "authors"),
+    *("contributing", "code_of_conduct", "security", "dataset_card", "datacard", "use_policy"),
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
 _LONGEST_POINTER = 1024  # characters; a longer text is about pointers
 
 
@@ -57,11 +63,11 @@ def files(path: str) -> list[tuple[Path, str]]:
     top = Path(path).expanduser()
     if top.is_file():
         if ending(top.name) is None:
+            fix = "rename it to .txt if it is plain text, or convert it to JSON lines with a 'text' field"
+            if top.suffix.lower() in _COMPRESSED:
+                fix = "decompress it and name what was inside"
             raise UserError(
-                f"can't tell how to read {path}",
-                f"a text ends in {', '.join(ENDINGS)}",
-                "rename it to .txt if it is plain text, or convert it to JSON lines with a 'text' field",
-                code=2,
+                f"can't tell how to read {path}", f"a text ends in {', '.join(ENDINGS)}", fix, code=2
             )
         return [(top, top.name)]
     if not top.is_dir():
@@ -81,7 +87,15 @@ def files(path: str) -> list[tuple[Path, str]]:
             "name another folder, or the file itself",
             code=2,
         )
-    _tell_left_out(path, taken, sorted(set(names) - set(taken)), of_data=bool(data))
+    left_out = sorted(set(names) - set(taken))
+    if left_out and not data and all(_is_card(name) for name in taken):
+        raise UserError(
+            f"the folder {path} has no text but its card ({_some(taken)})",
+            f"its other files ({_some(left_out)}) are not of a kind that is read: {', '.join(DATA_ENDINGS)}",
+            "convert them to JSON lines with a 'text' field, or name the card itself to read it",
+            code=2,
+        )
+    _tell_left_out(path, taken, left_out, of_data=bool(data))
     return [(top / name, name) for name in taken]
 
 
@@ -96,11 +110,18 @@ def _names_in(top: Path) -> list[str]:
 
 def _tell_left_out(path: str, taken: Sequence[str], left_out: Sequence[str], *, of_data: bool) -> None:
     if left_out:
-        shown = ", ".join(left_out[:_NAMES_SHOWN]) + (", …" if len(left_out) > _NAMES_SHOWN else "")
         notice(
             f"{path}: {len(taken)} {'data files' if of_data else 'texts'} are read, {len(left_out)} other "
-            f"files are left out ({shown}); name a file to read it"
+            f"files are left out ({_some(left_out)}); name a file to read it"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def _is_card(name: str) -> bool:
+    return Path(name).stem.lower().replace("-", "_") in _CARDS
 
 
 def records(path: Path, source: str, *, name: str, wanted: list[str], replace: bool) -> Iterator[Record]:
@@ -144,7 +165,7 @@ def unreadable(path: Path, source: str, error: Exception) -> UserError:
     if "too much memory" in reason:
         return UserError(
             f"can't read {source}",
-            "it was compressed with a window larger than 128 MB (zstd --long)",
+            "it was compressed with a window larger than 128 MB (`zstd --long`)",
             f"run `zstd -d --long=31 {path.name}` and name the decompressed file",
         )
     fix = "it is damaged, cut off or of another kind than its name says: get it again, or rename it"

@@ -93,8 +93,8 @@ def render(
     if apply is None:
         raise UserError(
             f"{location} can't be rendered",
-            "'own' means a checkpoint's chat template, and there is no checkpoint here",
-            "give the text of a template",
+            "'own' means the checkpoint's chat template, and there is none here",
+            "give a template: --render FILE, in a corpus its text under `render: {template: ..., role: ...}`",
             code=2,
         )
     _check_messages(messages, location)
