@@ -151,8 +151,8 @@ FORMS = {
     "as sha256sum writes": "{a}  a.csv\n{b}  in/b c.csv\n\\{c}  back\\\\slash.csv\n",
     "dots, upper case, blank lines": "\n{A}  ./a.csv\n\n{B}  ./in//b c.csv\n  \n\\{C}  ./back\\\\slash.csv",
     "binary marks, line ends of Windows": "{a} *a.csv\r\n{b} *in/b c.csv\r\n\\{c} *back\\\\slash.csv\r\n",
-    "comments, one file twice": "# sums\n{a}  a.csv\n{a}  ./a.csv\n{b}  in/b c.csv\n\\{c}  back\\\\slash.csv\n",
-    "the form of BSD": "SHA256 (a.csv) = {a}\nSHA256 (in/b c.csv) = {b}\n\\SHA256 (back\\\\slash.csv) = {c}\n",
+    "comments, a file twice": "# x\n{a}  a.csv\n{a}  ./a.csv\n{b}  in/b c.csv\n\\{c}  back\\\\slash.csv\n",
+    "BSD": "SHA256 (a.csv) = {a}\nSHA256 (in/b c.csv) = {b}\n\\SHA256 (back\\\\slash.csv) = {c}\n",
 }
 
 

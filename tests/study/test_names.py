@@ -1,4 +1,4 @@
-"""Names are data: whatever a checkpoint, corpus, register or family is called, a run verifies and shows it."""
+"""Names are data: whatever a checkpoint, corpus, register or family is called, runs verify and show it."""
 
 from __future__ import annotations
 

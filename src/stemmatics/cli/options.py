@@ -110,5 +110,4 @@ def _template(path: Path) -> str:
             f"the chat template {path} can't be read",
             getattr(error, "strerror", None) or str(error),
             "Give --render a UTF-8 file with a Jinja template, or --render own for the checkpoint's",
-            code=2,
         ) from None

@@ -65,10 +65,9 @@ def score(
         print_json(scored.to_json())
     else:
         _print_scored(scored)
-    nothing_scored = not scored.total("num_tokens")
-    if nothing_scored:
+    if not scored.total("num_tokens"):
         print("no token was scored: every document is empty or too short; give longer texts", file=sys.stderr)
-    return 1 if scored.not_finite or nothing_scored else 0
+    return 1 if scored.not_finite else 0
 
 
 def _print_scored(scored: Any) -> None:

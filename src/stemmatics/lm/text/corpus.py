@@ -222,7 +222,7 @@ def _field_of(record: Record, source: Corpus) -> str:
         raise UserError(
             f"{record.location} has {name}, not text",
             "the chat template and the scored role change the loss",
-            "name both: `stemma score --render own --role assistant` (or a file with a template), in a corpus "
+            "name both: `stemma score --render own --role assistant` (or a template file), in a corpus "
             "`render: {template: TEXT OF THE TEMPLATE, role: assistant}`",
         )
     text = _value(record, source.field, "field")
