@@ -109,7 +109,7 @@ def _explain(
 ) -> tuple[str, str]:
     if error["type"] == "field_error":
         return f"invalid value of {'.'.join(path)}", error["ctx"]["fix"]
-    if error["loc"][-1] == "[key]":
+    if error["loc"][-1:] == ("[key]",):
         where = ".".join(map(str, error["loc"][:-2])) or "the file"
         spelled = _yaml(error.get("input"))
         return f"the name {spelled} under {where} is not text", f'Write it in quotes: "{spelled}"'
