@@ -74,7 +74,7 @@ FAULTS = {
         1,
         "row 2 has a loss but no tokens",
     ),
-    "one task": ("agreement", AGREEMENT + "t,m,0.1,0.2\nt,n,0.3,0.4\n", 1, "leaves 1 tasks"),
+    "one task": ("agreement", AGREEMENT + "t,m,0.1,0.2\nt,n,0.3,0.4\n", 1, "leaves 1 task"),
     "a score twice": ("agreement", AGREEMENT + "t,m,0.1,0.2\n" * 2, 1, "rows 1 and 2"),
 }
 

@@ -93,7 +93,7 @@ def render(
     if apply is None:
         raise UserError(
             f"{location} can't be rendered",
-            "'own' means the checkpoint's chat template, and there is none here",
+            "'own' means a checkpoint's chat template, and there is none here",
             "give a template: --render FILE, in a corpus its text under `render: {template: ..., role: ...}`",
             code=2,
         )
