@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from tests.report.digits import stray_digits
 from tests.study.hand_made_run import NUM_DOCUMENTS, make_run
@@ -135,6 +135,8 @@ def test_documents_without_a_register_count_in_the_total_alone(tmp_path):
     assert verify(tmp_path / "run").holds
 
 
+@example({"corpus": "c/register=r", "register": "s"}, {"corpus": "c", "register": "r/register=s"})
+@example({"corpus": "a/b"}, {"corpus": "a~1b"})
 @given(
     st.dictionaries(st.sampled_from("abc"), st.text("/=~01ab", max_size=6), min_size=2),
     st.dictionaries(st.sampled_from("abc"), st.text("/=~01ab", max_size=6), min_size=2),
