@@ -202,7 +202,8 @@ def test_documents_table(tmp_path):
     assert not any(base in str(column.to_pylist()) for column in table.columns)
     empty = Corpus(path=[str(tmp_path / "a.jsonl")], eval_share=0.5)
     (tmp_path / "a.jsonl").write_text("")
-    assert documents_table(empty, seed=7).num_rows == 0
+    with pytest.raises(UserError, match="has no documents"):
+        documents_table(empty, seed=7)
 
 
 def test_corpora_are_read_without_torch():

@@ -46,7 +46,7 @@ uncut = {"windows": ("tokens", 512, 448)}
         ({}, {"dtype": "bfloat16"}, "float32 and bfloat16", "float32 and bfloat16"),
         ({}, {"prefix_id": 2}, "", "prefixes differ (ids 1 and 2)"),
         ({}, {"prefix_id": None}, "", "prefixes differ (ids 1 and None)"),
-        ({}, {"token_ids": "others"}, "set windows.rule to bytes", "token ids differ"),
+        ({}, {"token_ids": "others"}, "set scoring.windows.rule to bytes", "token ids differ"),
         (uncut, uncut | {"token_ids": "others"}, "", "token ids differ"),
         ({}, {"windows": ("tokens", 128, 112)}, "256 tokens, stride 224 and 128", "128 tokens, stride 112"),
         (uncut, {"windows": ("tokens", 2048, 1792)}, "", ""),
@@ -87,7 +87,7 @@ def test_default_windows_that_follow_two_contexts_are_not_compared(half_run):
     (refusal,) = half_run.results.refusals("loss.delta.byte")
     assert refusal.subject["register"] == "all"
     assert refusal.reason == "their windows differ (64 tokens, stride 56 and 32 tokens, stride 28)"
-    assert refusal.fix == "set windows.size"
+    assert refusal.fix == "set scoring.windows.size"
 
 
 def test_a_run_stores_how_far_its_precision_moves_the_loss(half_run, finished_run):

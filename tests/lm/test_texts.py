@@ -18,7 +18,7 @@ def texts_of(source, **settings):
 
 
 @pytest.mark.parametrize(
-    "text", ["a\r\nb\r\n", "a\u2028b\u2029c\x85d", "a\x0b\x0c\x1c\x1eb", "\ufefftext", ""]
+    "text", ["a\r\nb\r\n", "a\u2028b\u2029c\x85d", "a\x0b\x0c\x1c\x1eb", "te\ufeffxt", ""]
 )
 def test_one_record_is_one_document_in_every_form(tmp_path, text):
     (tmp_path / "a.txt").write_bytes(text.encode())
@@ -39,16 +39,16 @@ def test_a_folder_is_read_sorted_and_relative(tmp_path):
     (tmp_path / "z").mkdir()
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "no.txt").write_text("no")
-    (tmp_path / "z" / "same.txt").write_text("second")
-    (tmp_path / "same.txt").write_text("first")
     (tmp_path / "code.py").write_text("no")
+    (tmp_path / "same.jsonl").write_text('{"text": "first"}\n')
+    (tmp_path / "z" / "same.jsonl").write_text('{"text": "second"}\n')
     (tmp_path / "z" / "a.jsonl").write_text('{"text": "one"}\n{"text": "two"}\n')
     documents = list(read(Corpus(path=[str(tmp_path)])))
     assert [(document.source, document.text) for document in documents] == [
-        ("same.txt", "first"),
+        ("same.jsonl", "first"),
         ("z/a.jsonl", "one"),
         ("z/a.jsonl", "two"),
-        ("z/same.txt", "second"),
+        ("z/same.jsonl", "second"),
     ]
 
 
@@ -67,7 +67,7 @@ WRONG_RECORDS = {
     "not JSON": ('{"text": ', "is not JSON"),
     "a list": ("[1]", "JSON list"),
     "too deep": ("[" * 100_000, "is not JSON|recursion"),
-    "messages": ('{"messages": []}', "--render TEMPLATE:ROLE"),
+    "messages": ('{"messages": []}', "--render own --role assistant"),
     "surrogate": ('{"text": "a\\ud800"}', "lone surrogate U\\+D800 at character 1"),
 }
 

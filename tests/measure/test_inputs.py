@@ -63,14 +63,14 @@ CUT = {"windows": ("tokens", 29, 20)}
         ({}, {"windows": ("bytes", 60, 5)}, None, None),
         ({}, {"token_ids": "others"}, None, None),
         # one of them cuts
-        ({}, CUT, "(30 tokens, stride 20 and 29 tokens, stride 20)", "set windows.size"),
-        (CUT, {}, "(29 tokens, stride 20 and 30 tokens, stride 20)", "set windows.size"),
-        (CUT, {"windows": ("tokens", 29, 21)}, "29 tokens, stride 21", "set windows.size"),
+        ({}, CUT, "(30 tokens, stride 20 and 29 tokens, stride 20)", "set scoring.windows.size"),
+        (CUT, {}, "(29 tokens, stride 20 and 30 tokens, stride 20)", "set scoring.windows.size"),
+        (CUT, {"windows": ("tokens", 29, 21)}, "29 tokens, stride 21", "set scoring.windows.size"),
         # a window of 59 bytes cuts a document of 60 bytes and 30 tokens
-        ({}, {"windows": ("bytes", 59, 20)}, "and 59 bytes, stride 20)", "set windows.size"),
+        ({}, {"windows": ("bytes", 59, 20)}, "and 59 bytes, stride 20)", "set scoring.windows.size"),
         # both cut, in the same windows
         (CUT, CUT, None, None),
-        (CUT, CUT | {"token_ids": "others"}, "cut at different places", "set windows.rule to bytes"),
+        (CUT, CUT | {"token_ids": "others"}, "cut at different places", "set scoring.windows.rule to bytes"),
         (
             {"windows": ("bytes", 59, 20)},
             {"windows": ("bytes", 59, 20), "token_ids": "others"},

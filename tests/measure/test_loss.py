@@ -194,7 +194,7 @@ def test_pairs_are_counted_by_verdict_on_each_corpus():
             {"window_size": 30, "window_stride": 20},
             None,
             "their windows differ (100 tokens, stride 90 and 30 tokens, stride 20)",
-            "set windows.size",
+            "set scoring.windows.size",
         ),
     ],
 )

@@ -74,7 +74,7 @@ FAULTS = {
         1,
         "row 2 has a loss but no tokens",
     ),
-    "one task": ("agreement", AGREEMENT + "t,m,0.1,0.2\nt,n,0.3,0.4\n", 1, "leaves 1 tasks"),
+    "one task": ("agreement", AGREEMENT + "t,m,0.1,0.2\nt,n,0.3,0.4\n", 1, "leaves 1 task"),
     "a score twice": ("agreement", AGREEMENT + "t,m,0.1,0.2\n" * 2, 1, "rows 1 and 2"),
 }
 
@@ -227,10 +227,12 @@ def test_a_table_that_is_not_finite_is_named_though_its_digest_holds(archive, st
 
 
 @pytest.mark.parametrize(
-    "line", ["abc  one.csv", "{digest}  ../one.csv", "{digest}  one.csv\n{digest}  one.csv"]
+    "line", ["abc  one.csv", "{digest}  ../one.csv", "{digest}  one.csv\n{other}  ./one.csv"]
 )
 def test_checksums_that_are_not_right_are_refused(line, archive, stemma_command):
-    (archive / "SHA256SUMS").write_text(line.replace("{digest}", "0" * 64) + "\n")
+    (archive / "SHA256SUMS").write_text(
+        line.replace("{digest}", "0" * 64).replace("{other}", "1" * 64) + "\n"
+    )
     one_line(stemma_command("analyse", "prior", archive), 1, "SHA256SUMS, line")
 
 

@@ -129,3 +129,13 @@ def test_answers_do_not_merge_with_the_prompt(tokenizer):
     assert tokenizer.decode(row["chosen_ids"]) == "at<|eos|>"
     assert tokenizer.decode(row["prompt_ids"], skip_special_tokens=True) == "the c"
     assert row["prompt_ids"][0] == tokenizer.bos_token_id
+
+
+def test_sharegpt_conversations_train_like_messages(tokenizer):
+    messages = [turn("user", "hi"), turn("assistant", "a cat")]
+    shared = [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "a cat"}]
+    rows = [
+        supervised_rows(lambda record=record: [record], tokenizer, 64)
+        for record in ({"messages": messages}, {"conversations": shared})
+    ]
+    assert rows[0] == rows[1]

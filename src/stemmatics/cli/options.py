@@ -97,6 +97,17 @@ def source_of(field: str, register: str | None, render: str | None, role: str) -
     """How texts are read."""
     settings: dict[str, Any] = {"field": field, "register_field": register}
     if render is not None:
-        template = render if render == "own" else Path(render).read_text(encoding="utf-8")
+        template = render if render == "own" else _template(Path(render))
         settings["render"] = {"template": template, "role": role}
     return settings
+
+
+def _template(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"the chat template {path} can't be read",
+            getattr(error, "strerror", None) or str(error),
+            "Give --render a UTF-8 file with a Jinja template, or --render own for the checkpoint's",
+        ) from None

@@ -66,14 +66,14 @@ class Watcher:
         elif "seconds" in event:
             self._finish(event)
         elif event.get("kind") in {"warning", "out_of_memory"}:
-            self._progress.console.print(_warning(event), style="yellow")
+            self._progress.console.print(_warning(event), style="yellow", markup=False)
         elif "done" in event:
             self._advance(event)
 
     def step(self, what: str) -> None:
         """A short piece of work whose progress is not measured."""
         self.timings.step(what)
-        self._progress.console.print(what, style="dim", highlight=False)
+        self._progress.console.print(what, style="dim", highlight=False, markup=False)
 
     def _finish(self, event: Mapping[str, Any]) -> None:
         """A fact is done, with what it took: probe, label, seconds."""
@@ -111,7 +111,7 @@ def watching() -> Iterator[Watcher]:
     """Progress on stderr; plain lines where stderr is not a terminal."""
     console = Console(file=sys.stderr)
     progress = Progress(
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),  # a name may look like markup
         BarColumn(bar_width=24),
         MofNCompleteColumn(),
         TextColumn("{task.fields[unit]}"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,6 +65,8 @@ def score(
         print_json(scored.to_json())
     else:
         _print_scored(scored)
+    if not scored.total("num_tokens"):
+        print("no token was scored: every document is empty or too short; give longer texts", file=sys.stderr)
     return 1 if scored.not_finite else 0
 
 
@@ -88,7 +92,8 @@ def _print_scored(scored: Any) -> None:
         print(f"flag {name}: {meaning}")
     if scored.not_finite:
         print(f"the loss of these documents is not finite: {scored.not_finite[:10]}; try --dtype float32")
-    print(f"{scored.nats_per_byte:.6f} nats/byte, {scored.nats_per_token:.6f} nats/token")
+    rates = ((scored.nats_per_byte, "nats/byte"), (scored.nats_per_token, "nats/token"))
+    print(", ".join(f"{'n/a' if math.isnan(rate) else f'{rate:.6f}'} {unit}" for rate, unit in rates))
 
 
 def register(app: typer.Typer) -> None:

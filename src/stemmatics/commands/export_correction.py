@@ -88,8 +88,11 @@ def _find(run: OpenRun, descendant: str, arm: str, corpus: str | None, on_event:
     fact, name = _fit_of(run, descendant, corpus)
     tables = StoredTables(run.ledger)
     if not tables.has(fact) or refusal_of(fact, tables):
-        reason = refusal_of(fact, tables) if tables.has(fact) else "its fact failed or was not made"
-        raise UserError(f"{descendant} has no correction on {name}", reason, "Run the study again")
+        what = f"{descendant} has no correction on {name}"
+        if tables.has(fact):
+            raise UserError(what, refusal_of(fact, tables), "Choose another --correction or --corpus")
+        reason = "its fact failed or was not made"
+        raise UserError(what, reason, "Run the study again with `stemma run STEMMA --retry-failed`")
     model = read_models(fact, tables)[OWN]
     reading = SELECTED if (arm, SELECTED) in model.nll else ""
     if (arm, reading) not in model.nll or not _is_exported(arm):

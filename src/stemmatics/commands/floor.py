@@ -118,6 +118,7 @@ def _refuse(row: Mapping[str, Any]) -> None:
             "Choose other texts: damage can only be matched to a loss increase",
         )
     if row["failure"]:
+        other = next(kind for kind in NOISE_KINDS if kind != row["kind"])
         raise UserError(
-            "no noise of that kind costs as much", row["failure"], "Try --kind raw, or another --seed"
+            "no noise of that kind costs as much", row["failure"], f"Try --kind {other}, or another --seed"
         )

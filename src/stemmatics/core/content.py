@@ -4,9 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from stemmatics.core.results import Results, Sentence
+
+
+class Named(str):  # noqa: SLOT000 - a str can't have slots with content
+    """A title with names in it, ``Named("Loss on {corpus}", corpus="c4")``: a string like any other.
+
+    A page marks the names as names, so that what is in them (digits, backticks, braces) is not read as prose.
+    """
+
+    template: str
+    names: Mapping[str, str]
+
+    def __new__(cls, template: str, **names: str) -> Self:
+        """The title with its names filled in."""
+        title = super().__new__(cls, template.format(**names))
+        title.template, title.names = template, names
+        return title
+
+    def __getnewargs_ex__(self) -> tuple[tuple[str], dict[str, str]]:
+        """A copy is made from template and names."""
+        return (self.template,), dict(self.names)
 
 
 @dataclass(frozen=True)

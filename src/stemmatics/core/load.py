@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping, Sequence
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.comments import CommentedMap, CommentedSeq
-from ruamel.yaml.error import MarkedYAMLError
+from ruamel.yaml.error import MarkedYAMLError, YAMLError
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
@@ -21,7 +22,7 @@ Model = TypeVar("Model", bound=BaseModel)
 def load(path: Path) -> tuple[Stemma, Any]:
     """A validated Stemma and the YAML tree with its line numbers. Raises UserError."""
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         raise UserError(
             f"{path} does not exist",
@@ -31,7 +32,10 @@ def load(path: Path) -> tuple[Stemma, Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"{path} can't be read", str(error), "Give a UTF-8 text file such as `stemma init` writes", code=2
+            f"{path} can't be read",
+            getattr(error, "strerror", None) or str(error),
+            "Give a UTF-8 text file such as `stemma init` writes",
+            code=2,
         ) from None
     tree = parse(text, str(path))
     stemma = validate(Stemma, tree, (), str(path), tree)
@@ -48,6 +52,15 @@ def parse(text: str, name: str) -> Any:
             f"{name}, line {line}: not valid YAML",
             str(error.problem or error),
             "Fix that line; `stemma init` writes a valid file to compare with",
+            code=2,
+        ) from None
+    except (YAMLError, ValueError, RecursionError, AttributeError) as error:
+        # control characters, impossible dates, endless nesting: the parser has no line for them
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise UserError(
+            f"{name}: not valid YAML",
+            reason,
+            "Remove or quote that value; `stemma init` writes a valid file to compare with",
             code=2,
         ) from None
     if not isinstance(tree, CommentedMap):
@@ -96,6 +109,10 @@ def _explain(
 ) -> tuple[str, str]:
     if error["type"] == "field_error":
         return f"invalid value of {'.'.join(path)}", error["ctx"]["fix"]
+    if error["loc"][-1:] == ("[key]",):
+        where = ".".join(map(str, error["loc"][:-2])) or "the file"
+        spelled = _yaml(error.get("input"))
+        return f"the name {spelled} under {where} is not text", f'Write it in quotes: "{spelled}"'
     spelled = ".".join(str(part) for part in path if not _is_tag(tree, part)) or "the file"
     if error["type"] == "extra_forbidden":
         known = _fields_at(model, error["loc"][:-1])
@@ -104,7 +121,14 @@ def _explain(
         return f"unknown key {path[-1]!r} in {spelled.rpartition('.')[0] or 'the file'}", fix
     if error["type"] == "missing":
         return f"{spelled} is missing", f"Add the key {path[-1]!r}"
+    if error["type"] == "string_type" and isinstance(error.get("input"), bool | int | float | date):
+        return f"invalid value of {spelled}", f'Write it in quotes: "{_yaml(error["input"])}"'
     return f"invalid value of {spelled}", "Fix it; `stemma init` writes a valid file to compare with"
+
+
+def _yaml(value: Any) -> str:
+    """A scalar as YAML spells it."""
+    return "null" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _is_tag(tree: Any, part: Any) -> bool:

@@ -13,8 +13,12 @@ NOT_AVAILABLE = "n/a"
 
 
 def result_id(quantity: str, subject: Mapping[str, str]) -> str:
-    """Unique within a run: quantity and subject."""
-    return "/".join([quantity, *(f"{name}={value}" for name, value in sorted(subject.items()))])
+    """Unique within a run: quantity and subject. A slash in a value is written ``~1`` and a tilde ``~0``.
+
+    That is RFC 6901's way (JSON Pointer): without it, names with slashes could give two subjects one id.
+    """
+    values = ((name, value.replace("~", "~0").replace("/", "~1")) for name, value in sorted(subject.items()))
+    return "/".join([quantity, *(f"{name}={value}" for name, value in values)])
 
 
 @dataclass(frozen=True)

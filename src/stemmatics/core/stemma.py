@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from typing import Any, Self
 
 from pydantic import Field, model_validator
@@ -26,6 +27,16 @@ def _known(name: str, declared: list[str], at: tuple[str, ...], where: str) -> N
         close = difflib.get_close_matches(name, declared, n=1)
         fix = f"Did you mean {close[0]!r}" if close else f"Declared are {', '.join(declared) or 'none'}"
         raise field_error(at, f"{where} {name!r}, which is not declared", fix)
+
+
+def _check_text(text: str, at: tuple[str, ...], what: str) -> None:
+    """Raise for what can't be shown as a name: nothing, or characters that are not for display."""
+    if not text.strip():
+        raise field_error(at, f"{what} is blank", "Give it at least one letter")
+    hidden = next((sign for sign in text if unicodedata.category(sign) in {"Cc", "Cs", "Zl", "Zp"}), None)
+    if hidden is not None:
+        why = f"{what} {text!r} holds the character U+{ord(hidden):04X}, which can't be printed"
+        raise field_error(at, why, "Use a name of one line, without control characters")
 
 
 class Source(Lineage):
@@ -55,6 +66,26 @@ class Stemma(Strict):
     scoring: Scoring = Scoring()
     numerics: Numerics = Numerics()
     measures: dict[str, dict[str, Any]] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _check_texts(self) -> Self:
+        for part, named in (
+            ("checkpoints", self.checkpoints),
+            ("stages", self.stages),
+            ("corpora", self.corpora),
+        ):
+            for name in named:
+                _check_text(name, (part, name), "the name")
+        for name in self.names:
+            part = "stages" if name in self.stages else "checkpoints"
+            for field in ("family", "generation", "lab", "pipeline", "trained_last"):
+                value = getattr(self.lineage(name), field)
+                if value is not None:
+                    _check_text(value, (part, name, field), f"the {field}")
+        for name, corpus in self.corpora.items():
+            if corpus.register_name is not None:
+                _check_text(corpus.register_name, ("corpora", name, "register"), "the register")
+        return self
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:

@@ -51,9 +51,13 @@ class Scores:
         return np.asarray(self.register_N == register)
 
     def registers(self) -> list[str]:
-        """``all`` first, then each register if there are several."""
-        names = sorted(set(self.register_N.tolist()))
-        return [ALL, *names] if len(names) > 1 else [ALL]
+        """``all`` first, then each register if there are several.
+
+        A document without a register has ``all`` in the place of its name: it counts in the total alone. A
+        corpus's own register of that name is stored under another one.
+        """
+        names = set(self.register_N.tolist())
+        return [ALL, *sorted(names - {ALL})] if len(names) > 1 else [ALL]
 
 
 def read_scores(fact: Fact, tables: Tables) -> Scores:
@@ -130,10 +134,11 @@ def byte_mismatch(first: Scores, second: Scores) -> Mismatch | None:
         return None
     if first.windows != second.windows:
         both = f"{_window_text(first.windows)} and {_window_text(second.windows)}"
-        return Mismatch(f"their windows differ ({both})", "set windows.size")
+        return Mismatch(f"their windows differ ({both})", "set scoring.windows.size")
     if first.windows[0] != "bytes" and first.token_ids != second.token_ids:
         return Mismatch(
-            "their tokens differ, so their windows cut at different places", "set windows.rule to bytes"
+            "their tokens differ, so their windows cut at different places",
+            "set scoring.windows.rule to bytes",
         )
     return None
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import hashlib
+import itertools
 import re
 from collections.abc import Mapping, Sequence
 from functools import cache
@@ -13,12 +15,14 @@ import vl_convert
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from stemmatics.core.content import Chart, Content, Section, Table
+from stemmatics.core.content import Chart, Content, Named, Section, Table
 from stemmatics.core.results import Claim
 from stemmatics.report.printed import Printer, interval_columns, is_number_column, literal, name
 from stemmatics.report.theme import PAGE_FONT, WIDTH, config, for_drawing
 from stemmatics.report.tree import lay_out
 from stemmatics.store.files import write_bytes
+
+_LONGEST_SLUG = 48  # bytes; a file name of five of them, with hashes, stays under 255 + suffix
 
 
 @cache
@@ -32,6 +36,7 @@ def _environment() -> Environment:
     )
     environment.filters["prose"] = literal
     environment.filters["name"] = name
+    environment.filters["spoken"] = _spoken
     return environment
 
 
@@ -44,7 +49,8 @@ def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Clai
     printer = Printer(content.results)
     environment = _environment()
     summary = [printer.sentence(sentence) for sentence in content.summary]
-    sections = [_section(section, printer, drawn=drawn) for section in content.sections]
+    ids: set[str] = set()
+    sections = [_section(section, printer, ids, drawn=drawn) for section in content.sections]
     html = environment.get_template("page.html.j2").render(
         title=content.title,
         summary=summary,
@@ -92,8 +98,18 @@ def _library() -> Markup:
 
 
 def slug(*names: str) -> str:
-    """Names as one file name or element id."""
-    return "-".join(re.sub(r"[^\w.]+", "-", each).strip("-.") for each in names)
+    """Names as one file name or element id. Two names may give one: whoever uses it numbers them."""
+    return "-".join(map(_slug_of, names))
+
+
+def _slug_of(name: str) -> str:
+    plain = re.sub(r"[^\w.]+", "-", name).strip("-.")
+    if plain and len(plain.encode()) <= _LONGEST_SLUG:
+        return plain
+    # a name of signs alone, or one that is too long for a file's
+    digest = hashlib.sha256(name.encode()).hexdigest()[:6]
+    short = plain.encode()[:_LONGEST_SLUG].decode(errors="ignore")
+    return f"{short}-{digest}" if short else digest
 
 
 def part_slug(section: str, name: str) -> str:
@@ -102,23 +118,31 @@ def part_slug(section: str, name: str) -> str:
     return slug(*parts) if parts[0] == section else slug(section, *parts)
 
 
-def _section(section: Section, printer: Printer, *, drawn: bool) -> dict[str, Any]:
+def _own_id(stem: str, taken: set[str]) -> str:
+    """An element's id, numbered where another element has it."""
+    names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+    own = next(name for name in names if name not in taken)
+    taken.add(own)
+    return own
+
+
+def _section(section: Section, printer: Printer, ids: set[str], *, drawn: bool) -> dict[str, Any]:
     return {
-        "id": slug("section", section.name),
+        "id": _own_id(slug("section", section.name), ids),
         "title": section.title,
         "question": section.question,
         "sentences": [printer.sentence(sentence) for sentence in section.sentences],
-        "tables": [_table(section, table, printer) for table in section.tables],
-        "charts": [_chart(section, chart, drawn=drawn) for chart in section.charts],
+        "tables": [_table(section, table, printer, ids) for table in section.tables],
+        "charts": [_chart(section, chart, ids, drawn=drawn) for chart in section.charts],
         "failures": section.failures,
     }
 
 
-def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
+def _table(section: Section, table: Table, printer: Printer, ids: set[str]) -> dict[str, Any]:
     numbers = [is_number_column(table.rows, column, printer.results) for column in range(len(table.columns))]
     intervals = interval_columns(table, printer.results)
     return {
-        "id": slug("table", part_slug(section.name, table.name)),
+        "id": _own_id(slug("table", part_slug(section.name, table.name)), ids),
         "title": table.title,
         "columns": list(zip(table.columns, numbers, intervals, strict=True)),
         "rows": [
@@ -133,6 +157,12 @@ def _table(section: Section, table: Table, printer: Printer) -> dict[str, Any]:
     }
 
 
+def _spoken(title: str) -> str:
+    """A title as the text of a picture: without marks, and without the names, which stand above it."""
+    prose = title.template if isinstance(title, Named) else title
+    return re.sub(r"\{\w+\}", "…", prose).replace("`", "")
+
+
 def _still(chart: Chart) -> str:
     """A picture for paper and for readers without scripts."""
     picture: str = vl_convert.vegalite_to_svg(
@@ -141,10 +171,10 @@ def _still(chart: Chart) -> str:
     return picture
 
 
-def _chart(section: Section, chart: Chart, *, drawn: bool) -> dict[str, Any]:
+def _chart(section: Section, chart: Chart, ids: set[str], *, drawn: bool) -> dict[str, Any]:
     still = _still(chart) if drawn else ""
     return {
-        "id": slug("chart", part_slug(section.name, chart.name)),
+        "id": _own_id(slug("chart", part_slug(section.name, chart.name)), ids),
         "title": chart.title,
         "caption": chart.caption,
         "spec": for_drawing(chart.spec, "container"),

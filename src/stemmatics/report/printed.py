@@ -12,7 +12,7 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from stemmatics.core.content import Table
+from stemmatics.core.content import Named, Table
 from stemmatics.core.results import NOT_AVAILABLE, Category, Claim, Estimate, Refusal, Result, Sentence
 
 Cell = Claim | str | int | None
@@ -88,6 +88,12 @@ def brackets(table: Table, results: Mapping[str, Result]) -> list[Sentence]:
 
 def literal(text: str) -> Markup:
     """Prose as HTML. Text in `backticks` becomes code: a name or a command, not a measured number."""
+    if isinstance(text, Named):
+        filled = [
+            literal(prose) if field is None else literal(prose) + name(text.names[field])
+            for prose, field, _, _ in Formatter().parse(text.template)
+        ]
+        return Markup("").join(filled)
     pieces = re.split(r"`([^`]+)`", text)
     return Markup("").join(
         Markup("<code>{}</code>").format(piece) if index % 2 else escape(piece)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import math
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -68,14 +69,20 @@ def write_tables(content: Content, folder: Path) -> list[Path]:
     """Each table of a report as ``FOLDER/MEASURE-TABLE-CORPUS.csv``."""
     from stemmatics.report.page import part_slug
 
-    paths = []
+    paths: list[Path] = []
     for section in content.sections:
         for table in section.tables:
-            path = folder / f"{part_slug(section.name, table.name)}.csv"
-            assert path not in paths, f"two tables would be {path.name}"
+            path = _free(folder, part_slug(section.name, table.name), paths)
             write_bytes(path, csv_text(table, content.results).encode())
             paths.append(path)
     return paths
+
+
+def _free(folder: Path, stem: str, taken: Sequence[Path]) -> Path:
+    """A path that no other table has, whatever the case of its letters: a number is added where one has."""
+    lowered = {path.name.casefold() for path in taken}
+    names = itertools.chain([f"{stem}.csv"], (f"{stem}-{number}.csv" for number in itertools.count(2)))
+    return folder / next(name for name in names if name.casefold() not in lowered)
 
 
 def _exact_text(cell: Any, results: Mapping[str, Result]) -> str:

@@ -80,13 +80,13 @@ class Ledger:
             raise UserError(
                 f"{path} is missing",
                 "the run's records say that it was written",
-                "Run the study again; it recreates missing facts",
+                f"Delete {self._record_path(key)} and run the study again: it makes the fact again",
             ) from None
         except (pa.ArrowException, OSError) as error:
             raise UserError(
                 f"{path} is corrupt",
                 str(error).splitlines()[0],
-                "Delete the fact's record in facts/ and run the study again",
+                f"Delete {self._record_path(key)} and run the study again: it makes the fact again",
             ) from None
         _check_mark(path, rows, table, key)
         return rows
@@ -111,11 +111,15 @@ class Ledger:
             record = json.loads(text)
         except (OSError, ValueError) as error:
             raise UserError(
-                f"{path} can't be read", str(error).splitlines()[0], "Run the study again to make the fact"
+                f"{path} can't be read",
+                str(error).splitlines()[0],
+                "Delete that file and run the study again to make the fact",
             ) from None
         if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
             raise UserError(
-                f"{path} can't be read", "it is not a fact's record", "Run the study again to make the fact"
+                f"{path} can't be read",
+                "it is not a fact's record",
+                "Delete that file and run the study again to make the fact",
             )
         return record
 
@@ -280,5 +284,5 @@ def _check_mark(path: Path, rows: pa.Table, table: str, key: str) -> None:
         raise UserError(
             f"{path} holds another fact's rows",
             f"its metadata says table {mark.get('table')!r}, key {str(mark.get('key'))[:12]!r}",
-            "Restore the original file, or run the study again",
+            f"Restore the original file, or delete facts/{key}.json in the run and run the study again",
         )

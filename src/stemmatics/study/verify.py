@@ -216,7 +216,7 @@ def _check_page(run: OpenRun, evaluations: list[Evaluation], expected: Mapping[s
     page = run.ledger.root / PAGE
     if not page.is_file():
         return [f"{PAGE} is missing; `stemma report {run.ledger.root}` writes it again"]
-    stored = page.read_text(encoding="utf-8", errors="replace")
+    stored = page.read_bytes().decode(errors="replace")  # line ends as they are: a name may have one
     problems = [f"{PAGE}: {problem}" for problem in check_page(stored, expected)]
     try:
         rendered, _ = render_page(build_content(run, evaluations), drawn=False)

@@ -9,6 +9,7 @@ from typing import Any
 from transformers import PreTrainedTokenizerBase
 
 from stemmatics.core.errors import UserError
+from stemmatics.lm.text.rendering import CONVERSATIONS, MESSAGES, messages_of
 
 IGNORED = -100
 Records = Callable[[], Iterable[Mapping[str, Any]]]
@@ -99,7 +100,9 @@ def supervised_rows(records: Records, tokenizer: PreTrainedTokenizerBase, max_le
     """
     rows = []
     for index, record in enumerate(records()):
-        row = supervised_row(_field(record, "messages", index), tokenizer)
+        named = MESSAGES not in record and CONVERSATIONS in record
+        messages = messages_of(record, f"record {index}") if named else _field(record, MESSAGES, index)
+        row = supervised_row(messages, tokenizer)
         _fits(len(row["input_ids"]), max_length, index)
         rows.append(row)
     if all(label == IGNORED for row in rows for label in row["labels"]):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from stemmatics.commands.analyse.numbers import as_data
-from stemmatics.commands.analyse.table import Table, parse_json, read_table, read_text
+from stemmatics.commands.analyse.table import Table, kind_of, parse_json, read_table, read_text
 from stemmatics.core.errors import UserError
 from stemmatics.math.agreement import agreement
 
@@ -18,6 +18,9 @@ SETTINGS = (("before", "after"), ("direct_eval", "train_before_test"))
 STANDARD_ERRORS = "_stderr"
 LOWEST, HIGHEST = -1.0, 1.0
 """Accuracies are in [0, 1]; Matthews correlations, such as CoLA's, in [-1, 1]."""
+
+_OUT_OF_RANGE = "scores from"
+_REASONS_SHOWN = 3
 
 Scores = dict[str, dict[str, float]]  # of one setting: task, model
 
@@ -47,9 +50,10 @@ def analyse_agreement(
     models = [m for m in everyone if all(m in side[task] for side in sides for task in chosen.tasks)]
     if len(chosen.tasks) < 2 or len(models) < 2:
         raise UserError(
-            f"{path.name} leaves {len(chosen.tasks)} tasks and {len(models)} models",
-            "agreement needs two tasks or more, with scores of the same two models or more",
-            "Name such tasks with --tasks",
+            f"{path.name} leaves {_count(len(chosen.tasks), 'task')} and {_count(len(models), 'model')}",
+            "agreement needs two tasks or more, with scores of the same two models or more"
+            + "".join(f"; {task}: {why}" for task, why in list(chosen.left_out.items())[:_REASONS_SHOWN]),
+            _advice(chosen, models),
         )
     sign = {task: -1.0 if task in lower_is_better else 1.0 for task in chosen.tasks}
     arrays = [
@@ -69,6 +73,21 @@ def analyse_agreement(
         "left_out": chosen.left_out,
         "models_left_out": [model for model in everyone if model not in models],
     }
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _advice(chosen: Chosen, models: Sequence[str]) -> str:
+    """What gives more tasks or models: it depends on why others were left out."""
+    unbounded = [task for task, why in chosen.left_out.items() if why.startswith(_OUT_OF_RANGE)]
+    if len(chosen.tasks) + len(unbounded) >= 2 and unbounded:
+        names = ",".join([*chosen.tasks, *unbounded])
+        return f"Divide percentages by 100, or use the scores as they are with --tasks {names}"
+    if len(models) < 2:
+        return "Add scores of more models for the same tasks"
+    return "Add tasks with scores of all models in both settings"
 
 
 def _mean_tau(interval: Any) -> dict[str, Any]:
@@ -133,7 +152,7 @@ def _reason_to_omit(task: str, sides: list[Scores], models: list[str], named: Se
         if missing:
             return f"{len(missing)} of {len(models)} models lack it"
         if not LOWEST <= min(values) <= max(values) <= HIGHEST:
-            return f"scores from {min(values):g} to {max(values):g} are not in [{LOWEST:g}, {HIGHEST:g}]"
+            return f"{_OUT_OF_RANGE} {min(values):g} to {max(values):g} are not in [{LOWEST:g}, {HIGHEST:g}]"
     if any(len(set(side[task].values())) < 2 for side in sides):
         return "all models have one score"
     return ""
@@ -146,7 +165,7 @@ def _read(
 
     Nested JSON {setting: {task: {model: score}}}, or rows of task, model and two settings.
     """
-    if path.suffix == ".json" and path.is_file():
+    if kind_of(path) == ".json" and path.is_file():
         value = parse_json(path, read_text(path))
         if isinstance(value, dict) and all(isinstance(tasks, dict) for tasks in value.values()):
             names = _settings([name for name in value if not name.endswith(STANDARD_ERRORS)], before, after)

@@ -7,19 +7,20 @@ and the path within the folder. ``sha256sum -c SHA256SUMS`` checks the same dige
 from __future__ import annotations
 
 import re
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 import numpy as np
 
 from stemmatics.commands.analyse.prior import analyse_prior
-from stemmatics.commands.analyse.table import KINDS, read_table, read_text
+from stemmatics.commands.analyse.table import kind_of, read_table, read_text
 from stemmatics.core.errors import UserError
 from stemmatics.core.keys import seed_from
 from stemmatics.store.files import sha256_of, write_bytes
 
 CHECKSUMS = "SHA256SUMS"
-LINE = re.compile(r"([0-9a-f]{64}) [ *](.+)")
+LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-fA-F]{64})(?: [ *]| |\t)(?P<name>.+)")
+BSD_LINE = re.compile(r"(?P<escaped>\\?)SHA256 \((?P<name>.+)\) = (?P<digest>[0-9a-fA-F]{64})")
 
 
 def files_of(folder: Path) -> list[str]:
@@ -51,16 +52,33 @@ def read_checksums(folder: Path) -> dict[str, str]:
             code=2,
         )
     digests: dict[str, str] = {}
-    for number, line in enumerate(read_text(path).splitlines(), start=1):
-        matched = LINE.fullmatch(line)
-        if matched is None or matched[2] in digests or ".." in Path(matched[2]).parts:
+    for number, raw in enumerate(read_text(path).split("\n"), start=1):
+        line = raw.removesuffix("\r").lstrip(" \t")
+        if not line.strip() or line.startswith("#"):
+            continue
+        read = _read_line(line)
+        if read is None or digests.get(read[0], read[1]) != read[1]:
             raise UserError(
                 f"{CHECKSUMS}, line {number}: invalid line {line!r}",
-                "a line is 64 hex digits, two spaces and a path inside the folder, and a file has one line",
-                "Write the file again with --write-checksums",
+                "a line is 64 hex digits, two spaces and a path inside the folder, and a file has one digest",
+                "Correct the line, or write the file again with --write-checksums",
             )
-        digests[matched[2]] = matched[1]
+        digests[read[0]] = read[1]
     return digests
+
+
+def _read_line(line: str) -> tuple[str, str] | None:
+    """Path and digest of a line that ``sha256sum -c`` takes; None for another line, or a path outside."""
+    matched = LINE.fullmatch(line) or BSD_LINE.fullmatch(line)
+    if matched is None:
+        return None
+    name = matched["name"]
+    if matched["escaped"]:
+        name = re.sub(r"\\([nr\\])", lambda mark: {"n": "\n", "r": "\r", "\\": "\\"}[mark[1]], name)
+    path = PurePosixPath(name)  # drops ./ and doubled slashes
+    if path.is_absolute() or ".." in path.parts:
+        return None
+    return path.as_posix(), matched["digest"].lower()
 
 
 def analyse_archive(folder: Path, *, seed: int) -> dict[str, Any]:
@@ -70,6 +88,7 @@ def analyse_archive(folder: Path, *, seed: int) -> dict[str, Any]:
     a cell is not finite; they have no estimates. A table has the same estimates as when it is analysed alone.
     """
     digests = read_checksums(folder)
+    digests.pop(CHECKSUMS, None)  # its own digest can't be right
     present = files_of(folder)
     problems = [f"missing: {name}" for name in digests if name not in present]
     problems += [f"extra: {name} is not in {CHECKSUMS}" for name in present if name not in digests]
@@ -81,7 +100,7 @@ def analyse_archive(folder: Path, *, seed: int) -> dict[str, Any]:
         if sha256_of(path) != digests[name]:
             problems.append(f"altered: {name} has another SHA-256 than {CHECKSUMS} says")
             continue
-        if path.suffix not in KINDS:
+        if kind_of(path) is None:
             continue
         try:
             rng = np.random.default_rng(seed_from(seed, "prior"))

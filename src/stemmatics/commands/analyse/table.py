@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.json_text import LFS_POINTER, lfs_error
+from stemmatics.core.json_text import parse_json as parse_text
 
 KINDS = (".csv", ".parquet", ".json", ".jsonl")
+_DELIMITERS = (",", ";", "\t")
+_LONGEST_SHOWN = 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +61,10 @@ class Table:
     def labels(self, column: str) -> npt.NDArray[np.str_]:
         """A column of names. Raises UserError for an empty one."""
         names = ["" if value is None else str(value).strip() for value in self.columns[column]]
+        for row, value in enumerate(self.columns[column], start=1):
+            if isinstance(value, dict | list):
+                kind = "an object" if isinstance(value, dict) else "a list"
+                raise self._bad(row, column, f"is {kind}", "a name is text or a number")
         for row, name in enumerate(names, start=1):
             if not name:
                 raise self._bad(row, column, "is empty", "a row without a name can't be grouped")
@@ -68,7 +76,7 @@ class Table:
         for row, value in enumerate(self.columns[column], start=1):
             number = _number(value)
             if number is None:
-                raise self._bad(row, column, f"is {value!r}", "it must be a number")
+                raise self._bad(row, column, f"is {_short(value)}", _why_no_number(value))
             if not math.isfinite(number):
                 raise self._bad(row, column, f"is {value!r}", "a sum that is not finite has no mean")
             if number < least:
@@ -102,8 +110,19 @@ def _number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
+
+
+def _why_no_number(value: Any) -> str:
+    if isinstance(value, str) and _number(value.replace(",", ".", 1)) is not None:
+        return "a number is written with a decimal point"
+    return "it must be a number"
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
 
 
 def read_table(path: Path) -> Table:
@@ -115,53 +134,61 @@ def read_table(path: Path) -> Table:
             "Check the path",
             code=2,
         )
-    if path.suffix == ".csv":
+    kind = kind_of(path)
+    if kind == ".csv":
         return Table(path.name, _read_csv(path))
-    if path.suffix == ".parquet":
+    if kind == ".parquet":
         return Table(path.name, _read_parquet(path))
-    if path.suffix == ".jsonl":
-        lines = read_text(path).split("\n")
-        return Table(path.name, _by_column(path, [parse_json(path, line) for line in lines if line.strip()]))
-    if path.suffix == ".json":
+    if kind == ".jsonl":
+        rows = [
+            parse_text(line, f"{path.name} line {number}", fix="Write one JSON object on each line")
+            for number, line in enumerate(read_text(path).split("\n"), start=1)
+            if line.strip()
+        ]
+        return Table(path.name, _by_column(path, rows))
+    if kind == ".json":
         return Table(path.name, _by_column(path, parse_json(path, read_text(path))))
     raise UserError(
         f"{path.name} has an unknown file type",
         f"tables are read from {', '.join(KINDS)}",
-        "Convert the file",
+        "Convert the file to one of them",
         code=2,
     )
+
+
+def kind_of(path: Path) -> str | None:
+    """The kind of a table by its suffix, in lower case; None for another kind of file."""
+    return suffix if (suffix := path.suffix.lower()) in KINDS else None
 
 
 def read_text(path: Path) -> str:
     """UTF-8 text, with or without a byte order mark."""
     try:
-        return path.read_text(encoding="utf-8-sig")
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            text = file.read()
     except UnicodeDecodeError as error:
-        raise UserError(f"{path.name} is not UTF-8", str(error), "Save the table as UTF-8") from None
+        raise UserError(
+            f"{path.name} is not UTF-8", str(error), "Save it as UTF-8 (in Excel: CSV UTF-8)"
+        ) from None
+    if text.startswith(LFS_POINTER):
+        raise lfs_error(path.name)
+    return text
 
 
 def parse_json(path: Path, text: str) -> Any:
     """One JSON value. Raises UserError if an object has a name twice, since one of them would be lost."""
-
-    def once(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        unique = dict(items)
-        if len(unique) < len(items):
-            twice = next(name for name, _ in items if [n for n, _ in items].count(name) > 1)
-            raise UserError(
-                f"{path.name} has {twice!r} twice in one object", "one of them would be lost", "Remove one"
-            )
-        return unique
-
-    try:
-        return json.loads(text, object_pairs_hook=once)
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path.name} is not JSON", str(error), "Correct or convert the file") from None
+    return parse_text(text, path.name, fix="Correct the file, or convert it to JSON")
 
 
 def _read_csv(path: Path) -> dict[str, list[Any]]:
-    lines = list(csv.reader(io.StringIO(read_text(path), newline="")))
+    lines = _csv_lines(path, read_text(path))
     if not lines:
-        raise UserError(f"{path.name} is empty", "a table has a header and rows", "Check the file", code=2)
+        raise UserError(
+            f"{path.name} is empty",
+            "a table has a header and rows",
+            "Get the file again from where it was written",
+            code=2,
+        )
     header = [name.strip() for name in lines[0]]
     if len(set(header)) < len(header):
         twice = next(name for name in header if header.count(name) > 1)
@@ -170,21 +197,58 @@ def _read_csv(path: Path) -> dict[str, list[Any]]:
     for row, cells in enumerate(rows, start=1):
         if len(cells) != len(header):
             raise UserError(
-                f"{path.name}: row {row} has {len(cells)} cells under {len(header)} columns",
+                f"{path.name}: row {row} has {_count(cells, 'cell')} under {_count(header, 'column')}",
                 "cells can't be matched to columns",
-                "Correct the row",
+                "Correct the row; a cell that contains a delimiter is written in quotes",
             )
     return {name: [cells[position] for cells in rows] for position, name in enumerate(header)}
 
 
+def _count(items: Sequence[Any], noun: str) -> str:
+    return f"{len(items)} {noun}{'' if len(items) == 1 else 's'}"
+
+
+def _csv_lines(path: Path, text: str) -> list[list[str]]:
+    """Rows of cells, of any length; the delimiter is the one that the header is written with."""
+    header = text.split("\n", 1)[0]
+    delimiter = next((mark for mark in _DELIMITERS if mark in header), ",")
+    # strict: a quote that is never closed would swallow all rows behind it
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        return list(reader)
+    except csv.Error as error:
+        raise UserError(
+            f"{path.name}: line {reader.line_num} is not CSV",
+            str(error),
+            "Correct the line; a quote inside a quoted cell is written twice",
+        ) from None
+    finally:
+        csv.field_size_limit(limit)
+
+
 def _read_parquet(path: Path) -> dict[str, list[Any]]:
-    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        return dict(pq.read_table(path).to_pydict())
-    except pa.ArrowException as error:
-        raise UserError(f"{path.name} is not Parquet", str(error), "Check the file") from None
+        table = pq.ParquetFile(path).read()
+        twice = [name for name in table.column_names if table.column_names.count(name) > 1]
+        columns = {} if twice else dict(table.to_pydict())
+    except Exception as error:  # noqa: BLE001 - damaged bytes break the parser anywhere
+        with path.open("rb") as file:
+            if file.read(len(LFS_POINTER)) == LFS_POINTER.encode():
+                raise lfs_error(path.name) from None
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise UserError(
+            f"{path.name} is not Parquet, or it is damaged",
+            reason,
+            "Get it again, or convert it to CSV",
+        ) from None
+    if twice:
+        raise UserError(
+            f"{path.name} has two columns {twice[0]!r}", "one of them would be lost", "Rename one"
+        )
+    return columns
 
 
 def _by_column(path: Path, rows: Any) -> dict[str, list[Any]]:
@@ -192,14 +256,16 @@ def _by_column(path: Path, rows: Any) -> dict[str, list[Any]]:
     if isinstance(rows, dict) and rows and all(isinstance(column, list) for column in rows.values()):
         if len({len(column) for column in rows.values()}) > 1:
             raise UserError(
-                f"{path.name} has columns of different lengths", "rows can't be matched", "Correct the file"
+                f"{path.name} has columns of different lengths",
+                "rows can't be matched",
+                "Give all columns one length",
             )
         return rows
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise UserError(
             f"{path.name} is not a table",
             "it must be a list of objects, one for each row",
-            "Convert it",
+            'Write [{"COLUMN": VALUE, ...}, ...], or a CSV file',
             code=2,
         )
     names = list(dict.fromkeys(name for row in rows for name in row))

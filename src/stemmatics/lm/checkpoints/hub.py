@@ -16,6 +16,7 @@ from typing import Any
 from filelock import FileLock
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.notices import notice
 from stemmatics.store.cache import default_root
 
 WEIGHTS = (("model", "safetensors"), ("pytorch_model", "bin"))
@@ -38,18 +39,28 @@ class Memory:
         return self._read().get(name)
 
     def put(self, name: str, value: Any) -> None:
-        """Write an entry; entries that other processes write at the same time are kept."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with FileLock(f"{self.path}.lock"):
-            entries = self._read() | {name: value}
-            part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
-            part.write_text(json.dumps(entries, indent=0, sort_keys=True), encoding="utf-8")
-            part.replace(self.path)
+        """Write an entry; entries that other processes write at the same time are kept.
+
+        Where it can't be written there is a notice: the value is computed again the next time.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with FileLock(f"{self.path}.lock"):
+                entries = self._read() | {name: value}
+                part = self.path.with_name(f"{self.path.name}.part-{os.getpid()}")
+                part.write_text(json.dumps(entries, indent=0, sort_keys=True), encoding="utf-8")
+                part.replace(self.path)
+        except (OSError, NotImplementedError) as error:  # the second where the file system has no locks
+            reason = getattr(error, "strerror", None) or str(error)
+            notice(
+                f"hashes of files can't be kept in {self.path.parent} ({reason}), so they are computed again "
+                "in each run; set STEMMATICS_CACHE to a folder that can be written"
+            )
 
     def _read(self) -> dict[str, Any]:
         try:
             entries = json.loads(self.path.read_text(encoding="utf-8"))
-        except (FileNotFoundError, ValueError):
+        except (OSError, ValueError):
             return {}
         return entries if isinstance(entries, dict) else {}
 
@@ -161,8 +172,11 @@ class Repository:
         # Files are fetched by commit, which does not record the branch; offline, the branch is needed.
         if wanted != commit:
             note = self._folder() / "refs" / wanted
-            note.parent.mkdir(parents=True, exist_ok=True)
-            note.write_text(commit, encoding="utf-8")
+            try:
+                note.parent.mkdir(parents=True, exist_ok=True)
+                note.write_text(commit, encoding="utf-8")
+            except OSError as error:
+                notice(f"{self.name}@{wanted} won't be found offline: {note} can't be written ({error})")
 
     def _from_cache(self, wanted: str) -> tuple[str, dict[str, str | None]]:
         note = self._folder() / "refs" / wanted

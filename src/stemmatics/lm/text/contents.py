@@ -66,4 +66,4 @@ def _memory_name(source: Corpus) -> str:
         state = real.stat()
         stamps.append([str(real), state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino])
     settings = {"field": source.field, "role": source.role, "max": source.max_documents}
-    return f"contents:{key_of({**settings, 'files': stamps})}"
+    return f"contents-2:{key_of({**settings, 'files': stamps})}"

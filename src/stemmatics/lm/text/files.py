@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -14,10 +13,24 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from stemmatics.core.errors import UserError
+from stemmatics.core.json_text import BOM, LFS_POINTER, lfs_error, parse_json
+from stemmatics.core.notices import notice
 
 TEXT_ENDINGS = (".txt", ".md")
-ENDINGS = (*TEXT_ENDINGS, ".jsonl", ".jsonl.zst", ".parquet")
+DATA_ENDINGS = (".jsonl", ".jsonl.zst", ".parquet")
+ENDINGS = (*TEXT_ENDINGS, *DATA_ENDINGS)
+BOM_FLAG = "byte_order_mark"
+_BOM = BOM.encode()
+_UTF_16 = (b"\xff\xfe", b"\xfe\xff")
 _PARQUET_ROWS_AT_ONCE = 256
+_NAMES_SHOWN = 5
+# texts about a data set, not of it
+_CARDS = {
+    *("readme", "license", "licence", "notice", "copying", "changelog", "citation", "authors"),
+    *("contributing", "code_of_conduct", "security", "dataset_card", "datacard", "use_policy"),
+}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zip", ".zst")
+_LONGEST_POINTER = 1024  # characters; a longer text is about pointers
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +53,9 @@ def ending(name: str) -> str | None:
 def files(path: str) -> list[tuple[Path, str]]:
     """``(file, source name)`` of a file or of a folder's files of known kinds, recursive and sorted.
 
-    In a folder, hidden files are skipped, and source names are relative to the folder.
+    A folder with data files (``.jsonl``, ``.jsonl.zst``, ``.parquet``) is its data files: texts beside them
+    are its card and licence, and are left out with a notice. A folder without is its texts. Hidden files are
+    skipped, and source names are relative to the folder.
 
     Raises:
         UserError: no such path, a file of another kind, or a folder without any text.
@@ -48,11 +63,11 @@ def files(path: str) -> list[tuple[Path, str]]:
     top = Path(path).expanduser()
     if top.is_file():
         if ending(top.name) is None:
+            fix = "rename it to .txt if it is plain text, or convert it to JSON lines with a 'text' field"
+            if top.suffix.lower() in _COMPRESSED:
+                fix = "decompress it and name what was inside"
             raise UserError(
-                f"can't tell how to read {path}",
-                f"a text ends in {', '.join(ENDINGS)}",
-                "rename it, or convert it to JSON lines with a 'text' field",
-                code=2,
+                f"can't tell how to read {path}", f"a text ends in {', '.join(ENDINGS)}", fix, code=2
             )
         return [(top, top.name)]
     if not top.is_dir():
@@ -62,23 +77,55 @@ def files(path: str) -> list[tuple[Path, str]]:
             "check the spelling; a Hub dataset is written org/name",
             code=2,
         )
-    result: list[tuple[Path, str]] = []
-    for folder, folders, names in os.walk(top):
-        folders[:] = [name for name in folders if not name.startswith(".")]
-        inside = [Path(folder) / name for name in names if not name.startswith(".") and ending(name)]
-        result.extend((file, file.relative_to(top).as_posix()) for file in inside)
-    if not result:
+    names = _names_in(top)
+    data = [name for name in names if ending(name) in DATA_ENDINGS]
+    taken = data or [name for name in names if ending(name)]
+    if not taken:
         raise UserError(
             f"no text in the folder {path}",
-            f"a text ends in {', '.join(ENDINGS)}",
-            "name another folder",
+            f"a text ends in {', '.join(ENDINGS)}; hidden files are skipped",
+            "name another folder, or the file itself",
             code=2,
         )
-    return sorted(result, key=lambda item: item[1])
+    left_out = sorted(set(names) - set(taken))
+    if left_out and not data and all(_is_card(name) for name in taken):
+        raise UserError(
+            f"the folder {path} has no text but its card ({_some(taken)})",
+            f"its other files ({_some(left_out)}) are not of a kind that is read: {', '.join(DATA_ENDINGS)}",
+            "convert them to JSON lines with a 'text' field, or name the card itself to read it",
+            code=2,
+        )
+    _tell_left_out(path, taken, left_out, of_data=bool(data))
+    return [(top / name, name) for name in taken]
+
+
+def _names_in(top: Path) -> list[str]:
+    """Every file in a folder that is not hidden, relative to it, sorted."""
+    names = []
+    for folder, folders, inside in os.walk(top):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        names += [(Path(folder) / name).relative_to(top).as_posix() for name in inside if name[0] != "."]
+    return sorted(names)
+
+
+def _tell_left_out(path: str, taken: Sequence[str], left_out: Sequence[str], *, of_data: bool) -> None:
+    if left_out:
+        notice(
+            f"{path}: {len(taken)} {'data files' if of_data else 'texts'} are read, {len(left_out)} other "
+            f"files are left out ({_some(left_out)}); name a file to read it"
+        )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:_NAMES_SHOWN]) + (", …" if len(names) > _NAMES_SHOWN else "")
+
+
+def _is_card(name: str) -> bool:
+    return Path(name).stem.lower().replace("-", "_") in _CARDS
 
 
 def records(path: Path, source: str, *, name: str, wanted: list[str], replace: bool) -> Iterator[Record]:
-    """The records of one file.
+    """The records of one file. Byte order marks are dropped, and such a record is flagged.
 
     Args:
         path: a file with a known ending.
@@ -90,17 +137,39 @@ def records(path: Path, source: str, *, name: str, wanted: list[str], replace: b
     kind = ending(source)
     try:
         if kind in TEXT_ENDINGS:
-            text, flags = _decoded(path.read_bytes(), source, replace=replace)
+            text, flags = decoded(path.read_bytes(), source, replace=replace)
+            if text.startswith(LFS_POINTER) and len(text) < _LONGEST_POINTER:
+                raise lfs_error(source)
             yield Record({name: text}, source, 0, source, flags)
         elif kind == ".parquet":
             yield from _parquet(path, source, wanted, replace=replace)
         else:
             with _lines(path, compressed=kind == ".jsonl.zst") as lines:
                 yield from _json_lines(lines, source, replace=replace)
-    except OSError as error:  # pyarrow's ArrowInvalid is not an OSError and is caught where it is raised
-        raise UserError(
-            f"can't read {source}", str(error), "check that the file is complete and readable"
-        ) from error
+    except OSError as error:  # what a parser throws is caught where it is called
+        raise unreadable(path, source, error) from error
+
+
+def unreadable(path: Path, source: str, error: Exception) -> UserError:
+    """The error for a file that can't be opened, is damaged, or is not what its name says."""
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(LFS_POINTER))
+    except OSError:
+        return UserError(f"can't read {source}", reason, "check the path and its permissions")
+    if head == LFS_POINTER.encode():
+        return lfs_error(source)
+    if not head:
+        return UserError(f"can't read {source}", "it is empty", "get the file again from its source")
+    if "too much memory" in reason:
+        return UserError(
+            f"can't read {source}",
+            "it was compressed with a window larger than 128 MB (`zstd --long`)",
+            f"run `zstd -d --long=31 {path.name}` and name the decompressed file",
+        )
+    fix = "it is damaged, cut off or of another kind than its name says: get it again, or rename it"
+    return UserError(f"can't read {source}", reason, fix)
 
 
 def _lines(path: Path, *, compressed: bool) -> BinaryIO:
@@ -110,64 +179,118 @@ def _lines(path: Path, *, compressed: bool) -> BinaryIO:
     return io.BufferedReader(pa.CompressedInputStream(pa.OSFile(str(path)), "zstd"))
 
 
-def _decoded(raw: bytes, location: str, *, replace: bool) -> tuple[str, frozenset[str]]:
+def decoded(raw: bytes, location: str, *, replace: bool) -> tuple[str, frozenset[str]]:
+    """UTF-8 text without a byte order mark in front, and the flags of what was done to it."""
+    flags = frozenset({BOM_FLAG}) if raw.startswith(_BOM) else frozenset()
+    raw = raw.removeprefix(_BOM)
     try:
-        return raw.decode(), frozenset()
+        return raw.decode(), flags
     except UnicodeDecodeError as error:
         if replace:
-            return raw.decode(errors="replace"), frozenset({"replaced"})
+            return raw.decode(errors="replace"), flags | {"replaced"}
+        reason = f"byte 0x{raw[error.start]:02x} at offset {error.start} is invalid"
+        if raw.startswith(_UTF_16):
+            reason = "it begins as UTF-16 does"
         raise UserError(
             f"{location} is not UTF-8",
-            f"byte 0x{raw[error.start]:02x} at offset {error.start} is invalid",
-            "convert it to UTF-8, or set errors: replace, which puts U+FFFD there and flags the document",
+            reason,
+            "convert it with `iconv -f ENCODING -t UTF-8`; `stemma score --replace` puts U+FFFD there and "
+            "flags the document",
         ) from error
 
 
 def _json_lines(lines: BinaryIO, source: str, *, replace: bool) -> Iterator[Record]:
+    waiting: frozenset[str] = frozenset()  # the flags of a blank line belong to the next record
     for row, raw in enumerate(lines):
-        line = raw.removeprefix(b"\xef\xbb\xbf") if row == 0 else raw
-        if not line.strip():
-            continue
         location = f"{source} line {row + 1}"
-        text, flags = _decoded(line, location, replace=replace)
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(
-                f"{location} is not JSON", str(error), "each line of a .jsonl file must be a JSON object"
-            ) from error
+        text, flags = decoded(raw, location, replace=replace)
+        waiting |= flags
+        if not text.strip():
+            continue
+        values = parse_json(text, location, fix="each line of a .jsonl file must be a JSON object")
         if not isinstance(values, dict):
             raise UserError(
                 f"{location} is not a record",
                 f"it is a JSON {type(values).__name__}",
                 'write one object per line, for example {"text": "..."}',
             )
-        yield Record(values, source, row, location, flags)
+        yield without_marks(Record(values, source, row, location, waiting))
+        waiting = frozenset()
+
+
+def without_marks(record: Record) -> Record:
+    """The record with the byte order mark in front of any of its texts dropped, and flagged if there was."""
+    found = False
+
+    def clean(value: Any) -> Any:
+        nonlocal found
+        if isinstance(value, str):
+            found |= value.startswith(BOM)
+            return value.removeprefix(BOM)
+        if isinstance(value, dict):
+            return {name: clean(item) for name, item in value.items()}
+        return [clean(item) for item in value] if isinstance(value, list) else value
+
+    values = clean(record.values)
+    if not found:
+        return record
+    return Record(values, record.source, record.row, record.location, record.flags | {BOM_FLAG})
 
 
 def _parquet(path: Path, source: str, wanted: list[str], *, replace: bool) -> Iterator[Record]:
+    # Damaged bytes can break the parser anywhere, with errors of many types.
     try:
         file = pq.ParquetFile(path)
         have = file.schema_arrow.names
-        # Without any of the wanted columns all are read, so that the error can list them.
-        columns = [column for column in wanted if column in have] or have
-        row = 0
-        for batch in file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns):
-            for index in range(batch.num_rows):
-                location = f"{source} row {row + 1}"
-                values: dict[str, Any] = dict.fromkeys(have)
-                flags: frozenset[str] = frozenset()
-                for column in columns:
-                    values[column], cell_flags = _cell(batch.column(column)[index], location, replace=replace)
-                    flags |= cell_flags
-                yield Record(values, source, row, location, flags)
-                row += 1
-    except pa.ArrowInvalid as error:
-        raise UserError(f"can't read {source}", str(error), "check that the file is complete") from error
+        # A field within a struct is read with the whole of it; without any of the wanted columns all are
+        # read, so that the error can list them.
+        columns = list(dict.fromkeys(found for name in wanted if (found := _column_of(name, have)))) or have
+        batches = file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns)
+    except Exception as error:
+        raise unreadable(path, source, error) from error
+    row = 0
+    while True:
+        try:
+            batch = next(batches, None)
+            rows = [] if batch is None else list(_rows(batch, have, columns, source, row, replace=replace))
+        except UserError:
+            raise
+        except Exception as error:
+            raise unreadable(path, f"{source} after row {row}", error) from error
+        if batch is None:
+            return
+        yield from rows
+        row += len(rows)
+
+
+def _column_of(name: str, have: Sequence[str]) -> str | None:
+    """The column of a field: itself, or the struct that a dotted path begins with."""
+    parts = name.split(".")
+    paths = (".".join(parts[:end]) for end in range(len(parts), 0, -1))
+    return next((path for path in paths if path in have), None)
+
+
+def _rows(
+    batch: pa.RecordBatch,
+    have: Sequence[str],
+    columns: Sequence[str],
+    source: str,
+    first: int,
+    *,
+    replace: bool,
+) -> Iterator[Record]:
+    for index in range(batch.num_rows):
+        location = f"{source} row {first + index + 1}"
+        values: dict[str, Any] = dict.fromkeys(have)
+        flags: frozenset[str] = frozenset()
+        for column in columns:
+            values[column], cell_flags = _cell(batch.column(column)[index], location, replace=replace)
+            flags |= cell_flags
+        yield without_marks(Record(values, source, first + index, location, flags))
 
 
 def _cell(cell: pa.Scalar, location: str, *, replace: bool) -> tuple[Any, frozenset[str]]:
     """A value; text is decoded here, since parquet does not guarantee UTF-8."""
     if cell.is_valid and (pa.types.is_string(cell.type) or pa.types.is_large_string(cell.type)):
-        return _decoded(cell.as_buffer().to_pybytes(), location, replace=replace)
+        return decoded(cell.as_buffer().to_pybytes(), location, replace=replace)
     return cell.as_py(), frozenset()

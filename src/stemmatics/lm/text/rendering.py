@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +12,18 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from stemmatics.core.corpora import Render
 from stemmatics.core.errors import UserError
 
+MESSAGES, CONVERSATIONS = "messages", "conversations"
+# how ShareGPT calls the speakers; other names are taken as they are
+_SPEAKERS = {
+    "human": "user",
+    "gpt": "assistant",
+    "chatgpt": "assistant",
+    "bing": "assistant",
+    "bard": "assistant",
+    "function_call": "assistant",
+    "function_response": "tool",
+    "observation": "tool",
+}
 # (messages, add_generation_prompt) → text
 Renderer = Callable[[Sequence[dict[str, Any]], bool], str]
 
@@ -41,6 +53,30 @@ def template_renderer(template: str) -> Renderer:
     return apply
 
 
+def messages_of(values: Mapping[str, Any], location: str) -> Any:
+    """The messages of a record: ``messages``, else ShareGPT's ``conversations`` as role and content.
+
+    Turns with ``role`` and ``content`` under ``conversations`` are taken as they are. Raises UserError for
+    turns of another form.
+    """
+    if values.get(MESSAGES) is not None:
+        return values[MESSAGES]
+    turns = values.get(CONVERSATIONS)
+    if isinstance(turns, list | tuple) and all(isinstance(turn, dict) and "role" in turn for turn in turns):
+        return turns
+    is_valid = isinstance(turns, list | tuple) and all(
+        isinstance(turn, dict) and isinstance(turn.get("from"), str) and isinstance(turn.get("value"), str)
+        for turn in turns
+    )
+    if not is_valid:
+        raise UserError(
+            f"the conversations of {location} can't be read",
+            "each turn must have a `from` and a `value`, both text",
+            'write [{"from": "human", "value": "..."}, {"from": "gpt", "value": "..."}]',
+        )
+    return [{"role": _SPEAKERS.get(turn["from"], turn["from"]), "content": turn["value"]} for turn in turns]
+
+
 def render(
     messages: Any, settings: Render, location: str, own: Renderer | None
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
@@ -57,8 +93,8 @@ def render(
     if apply is None:
         raise UserError(
             f"{location} can't be rendered",
-            "'own' means a checkpoint's chat template, and there is no checkpoint here",
-            "give the text of a template",
+            "'own' means a checkpoint's chat template, and there is none here",
+            "give a template: --render FILE, in a corpus its text under `render: {template: ..., role: ...}`",
             code=2,
         )
     _check_messages(messages, location)
@@ -80,7 +116,7 @@ def render(
         raise UserError(
             f"{location} has no message of the role {settings.role!r}",
             f"its roles: {roles}",
-            "name one of them as the scored role",
+            "name one of them: --role ROLE, or in a corpus `render: {template: ..., role: ROLE}`",
         )
     return whole, tuple(spans)
 

@@ -149,6 +149,13 @@ def _floor(
 
 
 def _floor_text(pinned: Pinned, settings: DepthSettings) -> str | None:
+    if settings.floor in {"none", "auto"} and settings.floor in pinned.stemma.corpora:
+        raise UserError(
+            f"`floor: {settings.floor}` of depth has two meanings",
+            f"a corpus is called {settings.floor!r} too",
+            "Rename that corpus",
+            code=2,
+        )
     if settings.floor == "none":
         return None
     if settings.floor != "auto":

@@ -60,6 +60,9 @@ def read_nodes(pinned: Pinned, settings: ImprintSettings, tables: Tables) -> dic
     return nodes
 
 
+_CATEGORY_SETTINGS = {"refusal": "refused", "over_refusal": "harmless", "judged_refusal": "refused"}
+
+
 def read_node(node: NodeFacts, settings: ImprintSettings, tables: Tables) -> Node:
     """One checkpoint's replies and losses. The metrics of a fact that failed are absent."""
     sources: list[tuple[str, Fact | None, str | None]] = [
@@ -88,6 +91,7 @@ def _refused(items: pa.Table) -> FloatArray:
 
 
 def _of_category(items: pa.Table, category: str | None, metric: str) -> pa.Table:
+    setting = _CATEGORY_SETTINGS.get(metric, "recall_category")
     if category is None:
         return items
     category_Q: npt.NDArray[np.str_] = names(items, "category")
@@ -95,6 +99,6 @@ def _of_category(items: pa.Table, category: str | None, metric: str) -> pa.Table
         raise UserError(
             f"no item has the category {category!r}",
             f"{metric} is counted over it; the corpus has {', '.join(sorted(set(category_Q.tolist())))}",
-            "Set the category in the settings of imprint",
+            f"Set `imprint: {{{setting}: NAME}}` under `measures:` to one of them",
         )
     return items.filter(pa.array(category_Q == category))

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from stemmatics.core.content import Chart
+from stemmatics.core.content import Chart, Named
 from stemmatics.core.results import Results
 from stemmatics.measure.present import forest, interval_points
 
@@ -23,7 +23,7 @@ def charts(corpus: str, results: Results) -> list[Chart]:
         drawn.append(
             Chart(
                 f"loss/by-register/{corpus}",
-                f"Loss of each descendant minus its base's on {corpus}, by register",
+                Named("Loss of each descendant minus its base's on {corpus}, by register", corpus=corpus),
                 "A point is a paired difference in nats/byte with its interval; right of zero the "
                 "descendant lost. Click a register in the legend to single it out.",
                 forest(
@@ -39,7 +39,7 @@ def charts(corpus: str, results: Results) -> list[Chart]:
         drawn.append(
             Chart(
                 f"loss/where/{corpus}",
-                f"On which tokens the loss on {corpus} changed",
+                Named("On which tokens the loss on {corpus} changed", corpus=corpus),
                 "Each class of tokens adds its part to the difference in nats/byte.",
                 _bars(classes),
             )

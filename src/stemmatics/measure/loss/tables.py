@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stemmatics.core.content import Table
+from stemmatics.core.content import Named, Table
 from stemmatics.core.results import Estimate, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.inputs import ALL
@@ -38,7 +38,7 @@ def _summary(pinned: Pinned, corpus: str, results: Results) -> Table:
             rows.append([base, descendant, REFUSED, None, None, None])
     return table(
         f"loss/summary/{corpus}",
-        f"Descendant minus base on {corpus}",
+        Named("Descendant minus base on {corpus}", corpus=corpus),
         ["base", "descendant", "verdict", "nats/byte", _EFFECT, "n"],
         rows,
         note="Above zero the descendant lost. Intervals are paired by document, near-duplicates together.",
@@ -57,7 +57,7 @@ def _by_register(corpus: str, results: Results) -> Table:
         if delta.subject["register"] != ALL
     ]
     columns = ["base", "descendant", "register", "nats/byte", _EFFECT, "n"]
-    title = f"Descendant minus base on {corpus}, by register"
+    title = Named("Descendant minus base on {corpus}, by register", corpus=corpus)
     return table(f"loss/by-register/{corpus}", title, columns, rows)
 
 
@@ -83,7 +83,7 @@ def _native(pinned: Pinned, corpus: str, results: Results) -> Table:
                 ]
             )
     columns = ["checkpoint", "register", "nats/byte", "nats/token", "n"]
-    return table(f"loss/native/{corpus}", f"Native loss on {corpus}", columns, rows)
+    return table(f"loss/native/{corpus}", Named("Native loss on {corpus}", corpus=corpus), columns, rows)
 
 
 def _where(corpus: str, results: Results) -> Table:
@@ -99,7 +99,7 @@ def _where(corpus: str, results: Results) -> Table:
     ]
     return table(
         f"loss/where/{corpus}",
-        f"Where the loss on {corpus} changed",
+        Named("Where the loss on {corpus} changed", corpus=corpus),
         ["base", "descendant", "axis", "bin", "nats/byte"],
         rows,
         note="What each bin adds to the difference; the bins of an axis add up to it.",
@@ -121,7 +121,7 @@ def _movers(corpus: str, results: Results) -> Table:
     ]
     return table(
         f"loss/movers/{corpus}",
-        f"Largest movers of {corpus}",
+        Named("Largest movers of {corpus}", corpus=corpus),
         ["base", "descendant", "direction", "document", "id", "register", "nats/byte"],
         rows,
         note="The documents whose loss changed most. Their text is not stored; "
@@ -136,7 +136,7 @@ def _control(corpus: str, results: Results) -> Table:
     ]
     return table(
         f"loss/control/{corpus}",
-        f"Control of the scoring on {corpus}",
+        Named("Control of the scoring on {corpus}", corpus=corpus),
         ["checkpoint", "nats/byte", "n"],
         rows,
         note="Absolute differences from a plain loop over the model's own logits, over bytes.",

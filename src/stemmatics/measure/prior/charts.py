@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from stemmatics.core.content import Chart
+from stemmatics.core.content import Chart, Named
 from stemmatics.core.results import Estimate, Results
 from stemmatics.facts.prior import CEILING_ARMS
 from stemmatics.measure.present import known
@@ -44,7 +44,11 @@ def _chart(results: Results, pair: Mapping[str, str], columns: int) -> Chart | N
     spec = (zero + band + bars + dots).properties(height=alt.Step(22))
     return Chart(
         f"prior/shares/{pair['corpus']}/{pair['descendant']}",
-        f"What each correction recovers in {pair['descendant']} on {pair['corpus']}",
+        Named(
+            "What each correction recovers in {descendant} on {corpus}",
+            descendant=pair["descendant"],
+            corpus=pair["corpus"],
+        ),
         "Points are net recovered shares with their intervals; the grey band is what the same fit recovers "
         "of random damage of the same size, over its seeds. T: the fitted temperatures of base and "
         "descendant.",

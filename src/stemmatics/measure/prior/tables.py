@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stemmatics.core.content import Table
+from stemmatics.core.content import Named, Table
 from stemmatics.core.results import Claim, Estimate, Refusal, Results
 from stemmatics.facts.prior import (
     AFFINE_FULL,
@@ -101,7 +101,7 @@ def summary_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table
         rows.append([pair["base"], pair["descendant"], increase, *shares, label])
     return table(
         f"prior/summary/{corpus}",
-        f"What a correction recovers on {corpus}",
+        Named("What a correction recovers on {corpus}", corpus=corpus),
         ["base", "descendant", "nats/token", "joint", "temperature", "bias", "joint share is"],
         rows,
         "The loss increase on the shared support, and the net recovered share of each selected correction: "
@@ -126,7 +126,7 @@ def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
     ]
     return table(
         f"prior/parts/{corpus}",
-        f"The loss increase on {corpus} in three parts",
+        Named("The loss increase on {corpus} in three parts", corpus=corpus),
         ["descendant", "temperature", "bias", "context-dependent"],
         rows,
         "Shares that add up to one: the joint share split between temperature and bias (Shapley), and what "
@@ -146,7 +146,7 @@ def support_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table
     ]
     return table(
         f"prior/support/{corpus}",
-        f"The support on {corpus}, and the mean of the base's final state",
+        Named("The support on {corpus}, and the mean of the base's final state", corpus=corpus),
         ["descendant", "nats/token", "from excluded tokens", "on all tokens", "mean-energy share"],
         rows,
         "The increase on all tokens is that on the shared support plus the change in what the excluded "
@@ -178,7 +178,9 @@ def arms_table(results: Results, pair: Pair, columns: int) -> Table:
         )
     return table(
         f"prior/arms/{pair['corpus']}/{pair['descendant']}",
-        f"Corrections of {pair['descendant']} on {pair['corpus']}",
+        Named(
+            "Corrections of {descendant} on {corpus}", descendant=pair["descendant"], corpus=pair["corpus"]
+        ),
         [
             "arm",
             "recovered share",
@@ -235,7 +237,7 @@ def fits_table(results: Results, pair: Pair, columns: int) -> Table:
         )
     return table(
         f"prior/fits/{pair['corpus']}/{pair['descendant']}",
-        f"Fits for {pair['descendant']} on {pair['corpus']}",
+        Named("Fits for {descendant} on {corpus}", descendant=pair["descendant"], corpus=pair["corpus"]),
         [
             "checkpoint",
             "arm",
@@ -267,7 +269,7 @@ def refits_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
     ]
     return table(
         f"prior/refits/{corpus}",
-        f"Redrawn fits on {corpus} against full refits",
+        Named("Redrawn fits on {corpus} against full refits", corpus=corpus),
         ["descendant", "arm", "RMS difference", "SD of refits", "correlation", "refits"],
         rows,
         "Of the net recovered share. One Newton step suffices where the RMS difference is small beside the "

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from stemmatics.core.content import Chart
+from stemmatics.core.content import Chart, Named
 from stemmatics.core.results import Results
 from stemmatics.measure.present import interval_points, pair_of
 
@@ -46,7 +46,14 @@ def _ladder(corpus: str, here: Results) -> list[Chart]:
         "base is unknown, its estimated loss and bar are shown too. Lowest first. The order is judged by "
         "paired differences, whose intervals are much narrower than these."
     )
-    return [Chart(f"recovery/ladder/{corpus}", f"The ladder on {corpus}", caption, _ladder_chart(points))]
+    return [
+        Chart(
+            f"recovery/ladder/{corpus}",
+            Named("The ladder on {corpus}", corpus=corpus),
+            caption,
+            _ladder_chart(points),
+        )
+    ]
 
 
 def _pairs(corpus: str, here: Results) -> list[Chart]:
@@ -63,7 +70,7 @@ def _pairs(corpus: str, here: Results) -> list[Chart]:
         "Residual: recovered descendant less matched base. Drop: how much the fine-tune lowered the "
         "descendant's loss. In nats/byte with intervals."
     )
-    title = f"Residual and drop on {corpus}"
+    title = Named("Residual and drop on {corpus}", corpus=corpus)
     return [Chart(f"recovery/residual/{corpus}", title, caption, _pair_chart(points))]
 
 
@@ -79,7 +86,7 @@ def _agreement(corpus: str, here: Results) -> list[Chart]:
         "Spearman's rho of the two orders, mean over the choices of that many registers, with its family "
         "interval."
     )
-    title = f"Agreement of native and re-based order on {corpus}"
+    title = Named("Agreement of native and re-based order on {corpus}", corpus=corpus)
     return [Chart(f"recovery/agreement/{corpus}", title, caption, _agreement_chart(points))]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from stemmatics.core.content import Table
+from stemmatics.core.content import Named, Table
 from stemmatics.core.results import Estimate, Results
 from stemmatics.measure.present import (
     COUNT,
@@ -78,7 +78,9 @@ def _summary(corpus: str, here: Results) -> Table:
         "documents and repeated fine-tunes. Drop: how much the fine-tune lowered the descendant's loss; "
         "rebase shift: how much it lowered the base's."
     )
-    return table(f"recovery/summary/{corpus}", f"Recovery on {corpus}", columns, rows, note)
+    return table(
+        f"recovery/summary/{corpus}", Named("Recovery on {corpus}", corpus=corpus), columns, rows, note
+    )
 
 
 _LADDER_NOTES = {
@@ -123,7 +125,7 @@ def _ladder(corpus: str, here: Results) -> Table:
     notes = ["Lowest loss first, in nats/byte.", *(_LADDER_NOTES.get(columns[column], "") for column in kept)]
     return table(
         f"recovery/ladder/{corpus}",
-        f"The ladder on {corpus}",
+        Named("The ladder on {corpus}", corpus=corpus),
         [columns[column] for column in kept],
         [[row[column] for column in kept] for row in rows],
         " ".join(filter(None, notes)),
@@ -210,7 +212,9 @@ def _resolution(corpus: str, here: Results) -> Table:
     note = (
         "From pairs whose base is known. A gap error is the difference of two residuals of different bases."
     )
-    return table(f"recovery/resolution/{corpus}", f"Resolution on {corpus}", columns, rows, note)
+    return table(
+        f"recovery/resolution/{corpus}", Named("Resolution on {corpus}", corpus=corpus), columns, rows, note
+    )
 
 
 _COMPARISONS = {
@@ -245,7 +249,7 @@ def _uncertainty(corpus: str, here: Results) -> Table:
         )
     note = "Half widths of intervals; for another corpus, the agreement of the two orders."
     columns = ["comparison", "plus or minus", "in", "from", "n"]
-    title = f"How sure a comparison on {corpus} is"
+    title = Named("How sure a comparison on {corpus} is", corpus=corpus)
     return table(f"recovery/uncertainty/{corpus}", title, columns, rows, note)
 
 
@@ -256,14 +260,20 @@ def _registers(corpus: str, here: Results) -> Table:
     ]
     columns = ["base", "descendant", "register", "residual"]
     note = "In nats/byte; intervals include documents only."
-    return table(f"recovery/register/{corpus}", f"Residual on {corpus}, by register", columns, rows, note)
+    return table(
+        f"recovery/register/{corpus}",
+        Named("Residual on {corpus}, by register", corpus=corpus),
+        columns,
+        rows,
+        note,
+    )
 
 
 def _second_pool(corpus: str, here: Results) -> Table:
     rows = [[*pair_of(moved).values(), claim(moved, SIGNED)] for moved in here.all("recovery.residual.moved")]
     columns = ["base", "descendant", "residual, second less first"]
     note = "In nats/byte; intervals include documents and repeated fine-tunes."
-    title = f"How the second pool changes the residual on {corpus}"
+    title = Named("How the second pool changes the residual on {corpus}", corpus=corpus)
     return table(f"recovery/second-pool/{corpus}", title, columns, rows, note)
 
 
@@ -275,7 +285,7 @@ def _reversals(corpus: str, here: Results) -> Table:
         rows.append([*pair.values(), claim_if(native, SIGNED), claim(gap, SIGNED)])
     columns = ["native lower", "native higher", "native gap", "re-based gap"]
     note = "Second less first, in nats/byte. A re-based gap whose interval includes zero proves no reversal."
-    title = f"Pairs in the opposite order after the fine-tune on {corpus}"
+    title = Named("Pairs in the opposite order after the fine-tune on {corpus}", corpus=corpus)
     return table(f"recovery/reversals/{corpus}", title, columns, rows, note)
 
 
@@ -285,7 +295,7 @@ def _agreement(corpus: str, here: Results) -> Table:
     ]
     columns = ["registers", "Spearman's rho"]
     note = "Mean over the choices of that many registers."
-    title = f"Agreement of native and re-based order on {corpus}"
+    title = Named("Agreement of native and re-based order on {corpus}", corpus=corpus)
     return table(f"recovery/agreement/{corpus}", title, columns, rows, note)
 
 
@@ -316,7 +326,7 @@ def _blind(corpus: str, here: Results) -> Table:
         "In nats/byte. The base is fine-tuned only after the prediction, whose hash is given, is stored. "
         "`covered = 1` where the measured loss is within the bar, else `0`."
     )
-    title = f"Bases predicted before they were measured, on {corpus}"
+    title = Named("Bases predicted before they were measured, on {corpus}", corpus=corpus)
     return table(f"recovery/blind/{corpus}", title, columns, rows, note)
 
 
@@ -328,7 +338,7 @@ def _left_out(corpus: str, here: Results) -> Table:
         rows.append([*pair.values(), claim(estimated, PLAIN), claim_if(measured, PLAIN)])
     columns = ["base", "through", "base, estimated", "base, measured"]
     note = "In nats/byte, re-based; offset and bar are built without the family."
-    title = f"Known bases on {corpus}, estimated through one descendant"
+    title = Named("Known bases on {corpus}, estimated through one descendant", corpus=corpus)
     return table(f"recovery/left-out/{corpus}", title, columns, rows, note)
 
 
@@ -340,7 +350,13 @@ def _pool(corpus: str, here: Results) -> Table:
     ]
     columns = ["pool", "what", "value", "in"]
     note = "Runs are of thirteen words, letters and digits in lower case."
-    return table(f"recovery/pool/{corpus}", f"What the pools share with {corpus}", columns, rows, note)
+    return table(
+        f"recovery/pool/{corpus}",
+        Named("What the pools share with {corpus}", corpus=corpus),
+        columns,
+        rows,
+        note,
+    )
 
 
 def _read(corpus: str, here: Results) -> Table:
