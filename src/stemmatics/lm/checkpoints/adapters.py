@@ -87,7 +87,10 @@ def _refuse_unless_by_row(adapted: Any, source: str) -> None:
         ) from error
     limit = min(MIXING_ROUNDING * torch.finfo(adapted.dtype).eps, 0.05) * max(1.0, float(alone.abs().max()))
     half = slice(NUM_PROBE_TOKENS // 2)
-    for changed, with_what in ((both - alone, "other rows of a batch"), ((other - alone)[half], "later tokens")):
+    for changed, with_what in (
+        (both - alone, "other rows of a batch"),
+        ((other - alone)[half], "later tokens"),
+    ):
         if not float(changed.abs().amax(1).median()) <= limit:
             raise UserError(
                 f"adapter {source} gives a text no loss of its own",
@@ -154,7 +157,8 @@ def _untie(adapted: Any) -> None:
     head, embedding = adapted.get_output_embeddings(), adapted.get_input_embeddings()
     head, embedding = (getattr(module, "base_layer", module) for module in (head, embedding))
     changed = any(
-        hasattr(module, "base_layer") for module in (adapted.get_output_embeddings(), adapted.get_input_embeddings())
+        hasattr(module, "base_layer")
+        for module in (adapted.get_output_embeddings(), adapted.get_input_embeddings())
     )
     if head is None or not changed or head.weight is not embedding.weight:
         return

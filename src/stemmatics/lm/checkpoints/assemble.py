@@ -14,6 +14,7 @@ from pathlib import Path
 import torch
 
 from stemmatics.core.errors import UserError
+from stemmatics.lm.checkpoints.damage import check_config, check_files
 from stemmatics.lm.checkpoints.hub import Folder, Memory, Repository, sha256_of
 from stemmatics.lm.checkpoints.pin import Pin, parse
 
@@ -39,6 +40,8 @@ def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterato
                     "Run the command again to pin the current files",
                 )
             (Path(folder) / name).symlink_to(path.resolve())
+        check_files(Path(folder), pinned.source)
+        check_config(Path(folder), pinned.source)
         yield Path(folder)
 
 
@@ -49,7 +52,15 @@ def explained(source: str) -> Iterator[None]:
         yield
     except torch.OutOfMemoryError:
         raise
-    except (OSError, ValueError, ImportError, RuntimeError) as error:
+    except UserError:
+        raise
+    except ImportError as error:
+        raise UserError(
+            f"{source} needs a package that is missing",
+            " ".join(str(error).split())[:300],
+            "Install it into this environment and run the command again",
+        ) from error
+    except Exception as error:
         if "trust_remote_code" in str(error):
             raise UserError(
                 f"{source} needs its own Python code to run",
@@ -57,8 +68,22 @@ def explained(source: str) -> Iterator[None]:
                 "Read that code, then type --trust-remote-code (trust_remote_code=True) if you trust it",
             ) from error
         raise UserError(
-            f"{source} can't be loaded", " ".join(str(error).split())[:500], "Check the checkpoint's files"
+            f"{source} can't be loaded",
+            f"{type(error).__name__}: {' '.join(str(error).split())[:500]}",
+            _advice(error),
         ) from error
+
+
+def _advice(error: Exception) -> str:
+    text = str(error).lower()
+    if "model_type" in text or "model type" in text or "unrecognized" in text or "does not recognize" in text:
+        return (
+            "If its architecture is newer than the installed transformers, upgrade transformers; it must be a "
+            "causal language model"
+        )
+    if "tokenizer" in text or "data did not match any variant" in text:
+        return "Upgrade `tokenizers` and `transformers`, or get the tokenizer files again"
+    return "Compare config.json and the files with those of the original checkpoint"
 
 
 def gguf_argument(pinned: Pin) -> dict[str, str]:

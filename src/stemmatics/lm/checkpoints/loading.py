@@ -20,6 +20,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.lm.checkpoints.adapters import num_virtual_tokens, put_on
 from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
+from stemmatics.lm.checkpoints.damage import refuse_left_over, why_missing
 from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
 from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
 from stemmatics.lm.tokens.file_backend import load_tokenizer_of
@@ -178,13 +179,20 @@ def _load_model(
         )
     missing = sorted(info["missing_keys"])
     if missing:
+        why, fix = why_missing(missing, sorted(info["unexpected_keys"]))
         raise UserError(
             f"{base.source} lacks {len(missing)} tensors: {some(missing)}",
-            f"{type(model).__name__} needs them; they would be random",
-            "Download or copy the complete checkpoint again",
+            why or f"{type(model).__name__} needs them; they would be random",
+            fix or "Download or copy the complete checkpoint again",
+        )
+    if mismatched := sorted(str(entry) for entry in info.get("mismatched_keys", ())):
+        raise UserError(
+            f"tensors of {base.source} have other shapes than config.json says: {some(mismatched)}",
+            "the config belongs to another checkpoint, or vocabulary or layers were changed",
+            "Restore the config.json that belongs to these weights",
         )
     flags = {}
-    if unexpected := sorted(info["unexpected_keys"]):
+    if unexpected := refuse_left_over(sorted(info["unexpected_keys"]), model, base.source):
         flags["unexpected_tensors"] = f"in the files but not in {type(model).__name__}: {some(unexpected)}"
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight

@@ -74,7 +74,9 @@ def restored(tokenizer: Any, folder: Path) -> tuple[Any, dict[str, str]]:
     _keep_special_tokens(tokenizer, from_file)
     for name, value in _template_settings(from_file, _config(folder)).items():
         setattr(from_file, name, value)
-    if _relevant(tokenizer) == _relevant(from_file) and _post_processor(tokenizer) == _post_processor(from_file):
+    if _relevant(tokenizer) == _relevant(from_file) and _post_processor(tokenizer) == _post_processor(
+        from_file
+    ):
         return tokenizer, {}
     differing = _difference(tokenizer, from_file)
     if differing is None:
@@ -92,7 +94,11 @@ def _is_the_file(tokenizer: Any, folder: Path) -> bool:
 
     spec, config = tokenizer.backend_tokenizer.to_str(), _config(folder)
     same_backend = json.loads(_with_settings(spec, config)) == json.loads(spec)
-    return type(tokenizer) is PreTrainedTokenizerFast and same_backend and not _template_settings(tokenizer, config)
+    return (
+        type(tokenizer) is PreTrainedTokenizerFast
+        and same_backend
+        and not _template_settings(tokenizer, config)
+    )
 
 
 def _keep_special_tokens(tokenizer: Any, from_file: Any) -> None:
@@ -179,7 +185,9 @@ def _difference(tokenizer: Any, from_file: Any) -> str | None:
 def _first_difference(tokenizer: Any, from_file: Any) -> str | None:
     added = [token["content"] for token in _relevant(from_file)["added_tokens"] if not token["special"]]
     for text in (*_PROBES, *(f"a {token}b {token}" for token in added)):
-        theirs, ours = (t(text, add_special_tokens=False, verbose=False)["input_ids"] for t in (tokenizer, from_file))
+        theirs, ours = (
+            t(text, add_special_tokens=False, verbose=False)["input_ids"] for t in (tokenizer, from_file)
+        )
         if theirs != ours:
             return f"{text!r} is {len(ours)} tokens by the file and {len(theirs)} by the class"
     if _front(tokenizer) != _front(from_file):
