@@ -18,6 +18,7 @@ import pyarrow as pa
 from stemmatics.core.results import Results
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.cross import CELLS
+from stemmatics.facts.paths import NLL_COLUMNS
 from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.measure.depth import Depth
 from stemmatics.measure.depth.settings import DepthSettings
@@ -74,6 +75,16 @@ def summary(*, num_events=4, main_boundary=MAIN, identity_error=0.0):
     }
 
 
+def path_summary(*, refusal=""):
+    return {
+        "num_layers": 4,
+        "main_boundary": MAIN,
+        "identity_error": 0.0,
+        "num_rendered": 4,
+        "refusal": refusal,
+    }
+
+
 def event_rows(support="first", **counts):
     return [
         {"event": number, "index": number, "support": support, "outcome": outcome}
@@ -93,6 +104,42 @@ def noise_row(*, scale=0.4, rise=30.0, failure=""):
     }
 
 
+def path_rows(nll=(1.0, 1.2, 1.3, 1.5), *, num_prompts=4, num_tokens=10, slope=1.0, spread=0.05, **outcomes):
+    """Paths with an event, of a loss a token in each cell; the fourth cell is ``slope`` times the sum."""
+    counts = {"event": num_prompts, **outcomes}
+    rows, index = [], 0
+    for outcome, count in counts.items():
+        for _ in range(count):
+            read = outcome in {"event", "agreed"}
+            shift = spread * (-1) ** index
+            losses = [num_tokens * (loss + shift) if read else None for loss in nll]
+            rows.append(
+                {
+                    "index": index,
+                    "outcome": outcome,
+                    "num_tokens": num_tokens if read else None,
+                    **dict(zip(NLL_COLUMNS, losses, strict=True)),
+                    "fourth_by_sum": slope * (1 + shift) if read else None,
+                    "sum_by_sum": 1 + shift if read else None,
+                }
+            )
+            index += 1
+    return rows
+
+
+def path_cells(cells, *, support="three_cells"):
+    """Margins at the main boundary, as a ``paths`` fact stores them."""
+    names = ("event", "index", "support", "readout", *CELLS, "distance")
+    return [{name: row[name] for name in names} for row in cell_rows(cells, support=support)]
+
+
+def both_supports(cells, **settings):
+    """The same margins at events of three cells and at first disagreements."""
+    return [
+        row for support in ("three_cells", "first") for row in cell_rows(cells, support=support, **settings)
+    ]
+
+
 class HandMade:
     """Stored tables: rows by table, others for facts of a floor or of one descendant.
 
@@ -101,7 +148,12 @@ class HandMade:
 
     def __init__(self, rows=None, *, floor=None, by_descendant=None, missing=()):
         plain = {
-            "cells": cell_rows(margins()),
+            "cells": both_supports(margins()),
+            "paths": path_rows(),
+            "path_cells": [
+                row for name in ("three_cells", "first") for row in path_cells(margins(), support=name)
+            ],
+            "path_summary": [path_summary()],
             "crossing": [summary()],
             "events": event_rows(event=4),
             "noise_scale": [noise_row()],

@@ -26,8 +26,8 @@ PATH_ROWS = pa.schema(
         ("sum_by_sum", pa.float64()),
     ]
 )
-# one row an event, support (``three_cells``, or ``first``: the first disagreement) and readout, at the main
-# boundary: margins in logits
+# margins in logits at the main boundary: one row an event, readout and support (three cells, or the first
+# disagreement)
 PATH_CELLS = pa.schema(
     [
         ("event", pa.int64()),

@@ -113,9 +113,7 @@ def path_losses(
     prompts = np.arange(len(tokens)) if prompts_E is None else np.asarray(prompts_E)
     rates = np.stack([nll, np.repeat(tokens[:, None], 4, 1)], axis=-1)
     columns = [np.stack([nll[:, natural], tokens, nll[:, hybrid], tokens], -1) for hybrid, natural in pairs]
-    cells = bootstrap_many(
-        sums_by_prompt(prompts, rates), ratio_of_sums, rng=rng, level=level, unit=PROMPT
-    )
+    cells = bootstrap_many(sums_by_prompt(prompts, rates), ratio_of_sums, rng=rng, level=level, unit=PROMPT)
     excess = bootstrap_many(
         sums_by_prompt(prompts, np.stack(columns, 1)), difference_of_ratios, rng=rng, level=level, unit=PROMPT
     )

@@ -169,9 +169,7 @@ class UsedPrompts:
     num_rendered: int
 
 
-def prompts_of(
-    fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context
-) -> UsedPrompts:
+def prompts_of(fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context) -> UsedPrompts:
     """The prompts of an ``events`` or ``paths`` fact, with room for the reply in both models.
 
     Messages are rendered once, by the template of the descendant (that of a damaged base has the one

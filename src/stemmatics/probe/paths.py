@@ -52,7 +52,9 @@ def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
 
 
 def _refused(fact: Fact, reason: str, context: Context) -> Made:
-    made = _stored(fact, [], [], {"num_rendered": 0, "refusal": reason}, [], context)
+    made = _stored(
+        fact, context, rows=[], cells=[], summary={"num_rendered": 0, "refusal": reason}, events=[]
+    )
     return Made(fact, made.tables, {**made.extra, "refusal": reason})
 
 
@@ -96,7 +98,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         Event(number, *_event(of_path))
         for number, of_path in enumerate(of_path for of_path in cells if THREE_CELLS in of_path.events)
     ]
-    return _stored(fact, described, _cell_rows(cells), summary, events, context)
+    return _stored(fact, context, rows=described, cells=_cell_rows(cells), summary=summary, events=events)
 
 
 def _paths(fact: Fact, prompts: Sequence[Prompt], pair: Pair, context: Context) -> list[Path]:
@@ -156,11 +158,12 @@ def _cell_rows(cells: Sequence[PathCells]) -> list[dict[str, Any]]:
 
 def _stored(
     fact: Fact,
+    context: Context,
+    *,
     rows: Sequence[Mapping[str, Any]],
     cells: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
     events: Sequence[Event],
-    context: Context,
 ) -> Made:
     tables = {
         "paths": PATHS.table("paths", rows),

@@ -77,7 +77,7 @@ def pairs_to_cross(pinned: Pinned, settings: DepthSettings) -> list[PairFacts]:
     for base, descendant in _selected_pairs(pinned, settings):
         noise: list[Fact] = []
         for prompts in settings.prompt_names:
-            on_prompts = _pair_on_prompts(pinned, settings, base, descendant, prompts, noise)
+            on_prompts = _pair_on_prompts(pinned, settings, base, descendant, prompts=prompts, noise=noise)
             # the damage is that of the pair: searched for once
             noise = [draw.noise for draw in on_prompts.floor]
             pairs.append(on_prompts)
@@ -124,6 +124,7 @@ def _pair_on_prompts(
     settings: DepthSettings,
     base: str,
     descendant: str,
+    *,
     prompts: str,
     noise: Sequence[Fact],
 ) -> PairFacts:
@@ -147,7 +148,7 @@ def _pair_on_prompts(
         paths,
         _cross(pinned, settings, paths, models, f"{label}, by three cells", controls=settings.controls),
         forced,
-        _floor(pinned, settings, models, events, prompts, noise),
+        _floor(pinned, settings, models, events, prompts=prompts, noise=noise),
     )
 
 
@@ -156,6 +157,7 @@ def _floor(
     settings: DepthSettings,
     models: dict[str, Fact],
     events: Fact,
+    *,
     prompts: str,
     noise: Sequence[Fact],
 ) -> tuple[FloorDraw, ...]:

@@ -8,7 +8,6 @@ from pydantic import Field, model_validator
 
 from stemmatics.measure.base import Settings
 
-
 INSTRUCTIONS = "instructions"
 
 
@@ -74,9 +73,7 @@ class DepthSettings(Settings):
     )
     floor_documents: int = Field(default=20, ge=1, description="documents of that text that are scored")
     floor_draws: int = Field(default=3, ge=1, le=20, description="draws of the noise of the floor")
-    permutations: int = Field(
-        default=5, ge=1, le=100, description="draws of the permuted control state"
-    )
+    permutations: int = Field(default=5, ge=1, le=100, description="draws of the permuted control state")
     forced_tokens: int = Field(
         default=0, ge=0, description="tokens generated after a forced token; 0 turns this off"
     )
