@@ -127,33 +127,17 @@ def path_rows(nll=(1.0, 1.2, 1.3, 1.5), *, num_prompts=4, num_tokens=10, slope=1
     return rows
 
 
-def path_cells(cells, *, support="three_cells"):
-    """Margins at the main boundary, as a ``paths`` fact stores them."""
-    names = ("event", "index", "support", "readout", *CELLS, "distance")
-    return [{name: row[name] for name in names} for row in cell_rows(cells, support=support)]
-
-
-def both_supports(cells, **settings):
-    """The same margins at events of three cells and at first disagreements."""
-    return [
-        row for support in ("three_cells", "first") for row in cell_rows(cells, support=support, **settings)
-    ]
-
-
 class HandMade:
     """Stored tables: rows by table, others for facts of a floor or of one descendant.
 
-    A table that is not given has what a plain pair has.
+    A table that is not given has what a plain pair has. Rows of first disagreements stand for the events
+    of three cells too, unless there are such rows; so do the margins of a floor's paths.
     """
 
     def __init__(self, rows=None, *, floor=None, by_descendant=None, missing=()):
         plain = {
-            "cells": both_supports(margins()),
+            "cells": cell_rows(margins()),
             "paths": path_rows(),
-            "path_cells": [
-                row for name in ("three_cells", "first") for row in path_cells(margins(), support=name)
-            ],
-            "path_summary": [path_summary()],
             "crossing": [summary()],
             "events": event_rows(event=4),
             "noise_scale": [noise_row()],
@@ -175,8 +159,33 @@ class HandMade:
         elif "descendant" in fact.needs:
             rows = {**rows, **self.by_descendant.get(fact.needs["descendant"].label, {})}
         schema = schemas()[table]
-        assert all(row.keys() <= set(schema.names) for row in rows[table]), "no column of that name"
-        return pa.Table.from_pylist(rows[table], schema=schema)
+        found = {
+            "cells": lambda: _cells_of(fact, rows["cells"]),
+            "path_cells": lambda: _path_cells(rows["cells"]),
+            "path_summary": lambda: [path_summary(refusal=rows["crossing"][0]["refusal"])],
+        }.get(table, lambda: rows[table])()
+        assert all(row.keys() <= set(schema.names) for row in found), "no column of that name"
+        return pa.Table.from_pylist(found, schema=schema)
+
+
+def _by_three_cells(rows):
+    """Rows of events chosen by three cells; first disagreements stand for them where there are none."""
+    own = [row for row in rows if row["support"] == "three_cells"]
+    return own or [{**row, "support": "three_cells"} for row in rows if row["support"] == "first"]
+
+
+def _cells_of(fact, rows):
+    if fact.needs["events"].probe == "paths":
+        return _by_three_cells(rows)
+    return [row for row in rows if row["support"] != "three_cells"]
+
+
+def _path_cells(rows):
+    names = [*schemas()["path_cells"].names]
+    both = [*_by_three_cells(rows), *(row for row in rows if row["support"] == "first")]
+    return [
+        {name: row[name] for name in names} for row in both if (row["boundary"], row["arm"]) == (MAIN, "main")
+    ]
 
 
 def pinned():

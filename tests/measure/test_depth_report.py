@@ -52,14 +52,15 @@ def test_a_pair_is_one_sentence_with_the_interaction_first():
     found = results()
     sentence = next(text for text in texts_of(found, ONE) if "familiar-0" in text)
     assert sentence.startswith(
-        "familiar-0 against base on familiar-events, boundary at layer 2: interaction +3.500 ["
+        "familiar-0 against base on familiar-events, boundary at layer 2, events by three cells: "
+        "interaction +3.500 ["
     )
     assert "logits; effect of the late layers on the descendant's earlier state +5.000 [" in sentence
     assert "; portable share 0.300 [" in sentence
     assert sentence.endswith("(n = 4 prompts).")
     # the only pair is on the first page too
     topics = [s.topic for s in findings_of(found, ONE).sentences if "descendant" in s.values]
-    assert topics == ["depth", "summary"]
+    assert topics == ["depth", "depth", "summary", "summary"]
 
 
 def test_an_unknown_share_is_left_out_of_the_sentence():
@@ -73,7 +74,7 @@ def test_the_meaning_of_the_interaction_and_the_limits_are_said_beside_every_res
     texts = texts_of(results(), ONE)
     for words in (
         "how many logits more the late layers add on the descendant's earlier state",
-        "positions where base and descendant disagree",
+        "at the selected positions",
         "constructed states",
         "say nothing about free generation",
     ):
@@ -94,7 +95,9 @@ def test_a_pair_with_the_same_states_is_said_to_have_them():
 
 def test_a_pair_without_events_is_said_to_agree():
     found = results({"cells": [], "events": event_rows(agreed=9), "crossing": [summary(num_events=0)]})
-    assert texts_of(found, ONE)[0] == "familiar-0 and base never disagree on familiar-events: no events."
+    assert texts_of(found, ONE)[0] == (
+        "No event for familiar-0 against base on familiar-events: the most probable token never changes."
+    )
     (row,) = printed(found, by_name(found)["depth/effects"])
     assert (row["interaction"], row["p"], row["states"]) == ("n/a", "n/a", None)
 
@@ -161,6 +164,8 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
     tables = by_name(found)
     assert list(tables) == [
         "depth/effects",
+        "depth/fit",
+        "depth/beside",
         "depth/readouts",
         "depth/controls",
         "depth/floor",
@@ -173,16 +178,18 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
         **about,
         "boundary": "2",
         "states": "different",
+        "halves": "undetermined",
         "after base": "+1.500",
         "after descendant": "+5.000",
         "interaction": "+3.500",
+        "sign": "undetermined",
         "portable share": "0.300",
         "p": "0.1250",
         "prompts": "4",
     }
     assert [row["readout"] for row in printed(found, tables["depth/readouts"])] == ["base", "own"]
     (row,) = printed(found, tables["depth/controls"])
-    assert (row["control"], row["interaction"], row["share of main"]) == (
+    assert (row["control"], row["interaction"], row["share"]) == (
         "a random later disagreement",
         "+1.750",
         "0.500",
@@ -197,14 +204,17 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
         "portable share": "0.600",
         "prompts": "4",
     }
-    (row,) = printed(found, tables["depth/decisions"])
-    assert list(row.values()) == [*about.values(), "0.000", "1.000", "0.000", "0.500", "+0.500"]
-    (row,) = printed(found, tables["depth/events"])
+    main, row = printed(found, tables["depth/decisions"])
+    assert list(main.values()) == [*about.values(), "chosen by three cells", "0.000", "1.000", *[None] * 3]
+    first = "first disagreement"
+    assert list(row.values()) == [*about.values(), first, "0.000", "1.000", "0.000", "0.500", "+0.500"]
+    _, row = printed(found, tables["depth/events"])
     assert row == {
         **about,
+        "selection": first,
         "prompts": "21",
-        "disagree": "4",
-        "agree": "1",
+        "event": "4",
+        "none": "1",
         "both end": "2",
         "too long": "3",
         "empty": "5",

@@ -199,15 +199,20 @@ class PairEstimator:
         ]
 
     def _readouts(self) -> list[Estimate]:
-        """The same at the main events under the other readouts."""
+        """The same under the other readouts."""
+        supports: list[tuple[str, StoredCells, ResultBuilder]]
+        supports = [(self.support, self.stored, self._builder)]
+        if self.paths is not None:
+            supports.append((FIRST, self.published, self._builder.with_facts(self.facts.cross)))
         estimates: list[Estimate] = []
-        for readout in READOUTS:
-            if readout == DESCENDANT:
-                continue
-            events = self.stored.events(self.support, readout=readout)
-            builder = self._builder.about(support=self.support, readout=readout, arm=MAIN_ARM)
-            effects = factorial(events.cells, events.index_E, rng=self._rng)
-            estimates += factorial_estimates(replace(builder, tag="control"), effects, with_p=False)
+        for support, stored, builder in supports:
+            for readout in READOUTS:
+                if readout == DESCENDANT:
+                    continue
+                events = stored.events(support, readout=readout)
+                about = replace(builder.about(support=support, readout=readout, arm=MAIN_ARM), tag="control")
+                effects = factorial(events.cells, events.index_E, rng=self._rng)
+                estimates += factorial_estimates(about, effects, with_p=False)
         return estimates
 
     def _margins(self) -> list[Estimate]:

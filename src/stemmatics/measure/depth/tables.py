@@ -192,7 +192,8 @@ def _beside(results: Results) -> Table:
     note = (
         "The interaction by how its events were selected. First disagreements are selected by the two "
         "natural cells and favour a positive interaction; they are a description, as is the floor. At one "
-        "temperature: the descendant's own cell rescaled by one fitted factor; below zero that control says nothing."
+        "temperature: the descendant's own cell rescaled by one fitted factor; below zero that control says "
+        "nothing."
     )
     return table("depth/beside", "The interaction beside other selections", [*columns, "prompts"], rows, note)
 
@@ -338,8 +339,8 @@ def _events(results: Results) -> Table:
     columns = ["pair", "events", "selection", "prompts", *outcomes, "distance", "identity error"]
     note = (
         "Event: the tokens differ. "
-        "Distance of the two earlier states at the main events, as a share of the base's length. Identity error: "
-        "difference of a model crossed with itself from itself, as a share of its largest value."
+        "Distance of the two earlier states at the main events, as a share of the base's length. Identity "
+        "error: difference of a model crossed with itself from itself, as a share of its largest value."
     )
     return table("depth/events", "Prompts by outcome", columns, rows, note)
 
