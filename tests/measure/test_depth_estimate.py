@@ -76,10 +76,15 @@ def test_each_readout_has_its_own_rows_and_own_takes_those_of_the_late_layers():
     found = results({"cells": rows})
     effects = ("effect_after_base", "effect_after_descendant", "interaction")
     assert values(found, *effects, **MAIN_ARM) == pytest.approx([1.5, 5.0, 3.5])
-    assert values(found, *effects, readout="base") == pytest.approx([20.0, 80.0, 60.0])
+    assert values(found, *effects, readout="base", support="three_cells") == pytest.approx([20.0, 80.0, 60.0])
     # base layers read by the base, descendant layers by the descendant: 10, -0.5, 70, 5.5
-    assert values(found, *effects, readout="own") == pytest.approx([-10.5, -64.5, -54.0])
-    tags = {readout: found.only("depth.interaction", readout=readout).tag for readout in ("base", "own")}
+    assert values(found, *effects, readout="own", support="three_cells") == pytest.approx(
+        [-10.5, -64.5, -54.0]
+    )
+    tags = {
+        readout: found.only("depth.interaction", readout=readout, support="three_cells").tag
+        for readout in ("base", "own")
+    }
     assert tags == {"base": "control", "own": "control"}
 
 
