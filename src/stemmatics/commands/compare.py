@@ -19,7 +19,7 @@ from stemmatics.study.run import Outcome
 
 # Depth: so many packaged instructions are read through the descendant's chat template, and the first
 # OPENING_TOKENS tokens of OPENINGS documents as they are; the base continues both.
-OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 40, 40, 8
+OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 32, 32, 8
 # A damage floor takes six fits; with a large vocabulary this much text takes minutes.
 PRIOR_BYTES = 64_000
 
