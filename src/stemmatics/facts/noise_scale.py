@@ -44,5 +44,7 @@ def noise_scale_fact(
     A further draw searches from the scale of the ``first``.
     """
     label = f"{models['base'].label} damaged as {models['descendant'].label}"
+    if params.draw is not None:
+        label += f", draw {params.draw}"
     needs = {**models, "events": events, "corpus": corpus, **({} if first is None else {"first": first})}
     return NOISE_SCALE.make(params, needs, label=label, tag="floor")

@@ -133,7 +133,7 @@ def _pair_on_prompts(
     models = {"base": pinned.checkpoint(base), "descendant": pinned.checkpoint(descendant)}
     label = f"{base} and {descendant} on {prompts}"
     events = _events(pinned, settings, models, prompts, supports, label=label)
-    paths = _paths(pinned, settings, models, prompts, label=f"{label}, paths")
+    paths = _paths(pinned, settings, models, prompts, label=label)
     forced = None
     if settings.forced_tokens:
         params = ForcedParams(max_new_tokens=settings.forced_tokens, numerics=pinned.stemma.numerics.key())
