@@ -21,6 +21,7 @@ from stemmatics.facts.matched import matched_fact
 from stemmatics.facts.ngram import ngram_fact
 from stemmatics.facts.noise_scale import NoiseScaleParams, noise_scale_fact
 from stemmatics.facts.overlap import overlap_fact
+from stemmatics.facts.paths import PathsParams, paths_fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.prediction import OriginParams, PredictionParams, prediction_fact
 from stemmatics.facts.prior import PriorParams, prior_fact
@@ -175,6 +176,12 @@ def facts_by_kind(pinned):
         "prior": new,
         "prior_floor": prior_floor_fact(PriorFloorParams(**fit, seeds=2), old, new),
         "events": events,
+        "paths": paths_fact(
+            PathsParams(boundaries="default", max_prompts=6, max_new_tokens=6, numerics=numerics),
+            models,
+            pinned.corpus("items"),
+            label="paths",
+        ),
         "cross": cross_fact(cross, models, events, label="cross"),
         "forced": forced_fact(ForcedParams(max_new_tokens=3, numerics=numerics), events, tuned),
         "noise_scale": noise_scale_fact(

@@ -11,7 +11,8 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from stemmatics.lm.crossing.events import Event
+from stemmatics.lm.crossing.events import Event, Prompt
+from stemmatics.lm.crossing.path import Path
 
 VOCABULARY = 24
 NUM_LAYERS = 4
@@ -79,6 +80,68 @@ def portable_pair():
     for layer in range(CUT):
         descendant.model.layers[layer].load_state_dict(early.model.layers[layer].state_dict())
     return base, descendant
+
+
+def late_end(late, rows_BL, state_BLD):
+    """Logits of a model whose layers from the cut on read another state; gradients flow."""
+
+    def put(_module, args, kwargs):
+        if args:
+            return (state_BLD, *args[1:]), kwargs
+        return args, {**kwargs, "hidden_states": state_BLD}
+
+    handle = late.model.layers[CUT].register_forward_pre_hook(put, with_kwargs=True)
+    logits_BLV = late(rows_BL).logits
+    handle.remove()
+    return logits_BLV
+
+
+def dependent_pair(base, *, steps=120, portable=0.6):
+    """Base and a descendant whose late layers read what only its own earlier ones write, and both halves fit.
+
+    On the base's state the descendant's late layers give the second permutation a share ``portable``; on its
+    own state they give it everything. The base's late layers do not see what the new earlier ones write.
+    """
+    descendant = copy.deepcopy(base)
+    names = tuple(f"model.layers.{layer}." for layer in range(NUM_LAYERS))
+    weights = [weight for name, weight in descendant.named_parameters() if name.startswith(names)]
+    optimizer = torch.optim.Adam(weights, lr=2e-3)
+    generator = torch.Generator().manual_seed(4)
+    for _ in range(steps):
+        rows_BL = torch.randint(VOCABULARY, (32, LENGTH), generator=generator)
+        with torch.no_grad():
+            known = base(rows_BL, output_hidden_states=True)
+            second = torch.nn.functional.one_hot(SECOND[rows_BL], VOCABULARY).float()
+            before = known.logits.softmax(-1)
+        own = descendant(rows_BL, output_hidden_states=True)
+        targets = (
+            (late_end(base, rows_BL, own.hidden_states[CUT]), before),
+            (
+                late_end(descendant, rows_BL, known.hidden_states[CUT]),
+                portable * second + (1 - portable) * before,
+            ),
+            (own.logits, second),
+        )
+        loss = sum(-(target * logits.log_softmax(-1)).sum(-1).mean() for logits, target in targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    base.zero_grad()
+    descendant.zero_grad()
+    return base, descendant
+
+
+@torch.no_grad()
+def paths(base, num_prompts=60, num_new=5, seed=9):
+    """The base's greedy continuations of random prompts."""
+    generator = torch.Generator().manual_seed(seed)
+    rows_BL = torch.randint(VOCABULARY, (num_prompts, LENGTH), generator=generator)
+    for _ in range(num_new):
+        rows_BL = torch.cat([rows_BL, base(rows_BL).logits[:, -1:].argmax(-1)], dim=1)
+    return [
+        Path(Prompt(number, tuple(row[:LENGTH])), tuple(row[LENGTH:]))
+        for number, row in enumerate(rows_BL.tolist())
+    ]
 
 
 @torch.no_grad()

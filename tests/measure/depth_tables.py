@@ -18,6 +18,7 @@ import pyarrow as pa
 from stemmatics.core.results import Results
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.cross import CELLS
+from stemmatics.facts.paths import NLL_COLUMNS
 from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.measure.depth import Depth
 from stemmatics.measure.depth.settings import DepthSettings
@@ -74,6 +75,16 @@ def summary(*, num_events=4, main_boundary=MAIN, identity_error=0.0):
     }
 
 
+def path_summary(*, refusal=""):
+    return {
+        "num_layers": 4,
+        "main_boundary": MAIN,
+        "identity_error": 0.0,
+        "num_rendered": 4,
+        "refusal": refusal,
+    }
+
+
 def event_rows(support="first", **counts):
     return [
         {"event": number, "index": number, "support": support, "outcome": outcome}
@@ -93,15 +104,40 @@ def noise_row(*, scale=0.4, rise=30.0, failure=""):
     }
 
 
+def path_rows(nll=(1.0, 1.2, 1.3, 1.5), *, num_prompts=4, num_tokens=10, slope=1.0, spread=0.05, **outcomes):
+    """Paths with an event, of a loss a token in each cell; the fourth cell is ``slope`` times the sum."""
+    counts = {"event": num_prompts, **outcomes}
+    rows, index = [], 0
+    for outcome, count in counts.items():
+        for _ in range(count):
+            read = outcome in {"event", "agreed"}
+            shift = spread * (-1) ** index
+            losses = [num_tokens * (loss + shift) if read else None for loss in nll]
+            rows.append(
+                {
+                    "index": index,
+                    "outcome": outcome,
+                    "num_tokens": num_tokens if read else None,
+                    **dict(zip(NLL_COLUMNS, losses, strict=True)),
+                    "fourth_by_sum": slope * (1 + shift) if read else None,
+                    "sum_by_sum": 1 + shift if read else None,
+                }
+            )
+            index += 1
+    return rows
+
+
 class HandMade:
     """Stored tables: rows by table, others for facts of a floor or of one descendant.
 
-    A table that is not given has what a plain pair has.
+    A table that is not given has what a plain pair has. Rows of first disagreements stand for the events
+    of three cells too, unless there are such rows; so do the margins of a floor's paths.
     """
 
     def __init__(self, rows=None, *, floor=None, by_descendant=None, missing=()):
         plain = {
             "cells": cell_rows(margins()),
+            "paths": path_rows(),
             "crossing": [summary()],
             "events": event_rows(event=4),
             "noise_scale": [noise_row()],
@@ -123,8 +159,33 @@ class HandMade:
         elif "descendant" in fact.needs:
             rows = {**rows, **self.by_descendant.get(fact.needs["descendant"].label, {})}
         schema = schemas()[table]
-        assert all(row.keys() <= set(schema.names) for row in rows[table]), "no column of that name"
-        return pa.Table.from_pylist(rows[table], schema=schema)
+        found = {
+            "cells": lambda: _cells_of(fact, rows["cells"]),
+            "path_cells": lambda: _path_cells(rows["cells"]),
+            "path_summary": lambda: [path_summary(refusal=rows["crossing"][0]["refusal"])],
+        }.get(table, lambda: rows[table])()
+        assert all(row.keys() <= set(schema.names) for row in found), "no column of that name"
+        return pa.Table.from_pylist(found, schema=schema)
+
+
+def _by_three_cells(rows):
+    """Rows of events chosen by three cells; first disagreements stand for them where there are none."""
+    own = [row for row in rows if row["support"] == "three_cells"]
+    return own or [{**row, "support": "three_cells"} for row in rows if row["support"] == "first"]
+
+
+def _cells_of(fact, rows):
+    if fact.needs["events"].probe == "paths":
+        return _by_three_cells(rows)
+    return [row for row in rows if row["support"] != "three_cells"]
+
+
+def _path_cells(rows):
+    names = [*schemas()["path_cells"].names]
+    both = [*_by_three_cells(rows), *(row for row in rows if row["support"] == "first")]
+    return [
+        {name: row[name] for name in names} for row in both if (row["boundary"], row["arm"]) == (MAIN, "main")
+    ]
 
 
 def pinned():

@@ -104,6 +104,9 @@ def run(folder, stemma_command):
 
 
 def only(results, quantity, descendant="tuned", **subject):
+    """One result; where there is a choice, at the first disagreements."""
+    if quantity in {"prompts", "top_1_changed", "floor.interaction"} or "readout" in subject:
+        subject = {"support": "first", **subject}
     return results.only(f"depth.{quantity}", descendant=descendant, **subject)
 
 
@@ -111,39 +114,95 @@ def rows_of(root, table, key):
     return pq.read_table(root / "tables" / table / f"{key}.parquet").to_pylist()
 
 
-def test_effects_are_means_of_the_stored_margins(run):
+@pytest.mark.parametrize("support", ["first", "three_cells"])
+def test_effects_are_means_of_the_stored_margins(run, support):
     root, results = run
-    main = only(results, "interaction", readout="descendant")
+    main = only(results, "interaction", readout="descendant", support=support)
     (key,) = main.facts
     rows = [
         row
         for row in rows_of(root, "cells", key)
-        if (row["support"], row["readout"], row["arm"], row["boundary"]) == ("first", "descendant", "main", 2)
+        if (row["support"], row["readout"], row["arm"], row["boundary"]) == (support, "descendant", "main", 2)
     ]
     assert main.n == len(rows) >= 10
     after_base = np.mean([row["base_desc"] - row["base_base"] for row in rows])
     after_descendant = np.mean([row["desc_desc"] - row["desc_base"] for row in rows])
     assert main.value == pytest.approx(after_descendant - after_base, rel=1e-9)
-    assert only(results, "effect_after_base", readout="descendant").value == pytest.approx(after_base)
-    profile = only(results, "profile.interaction", boundary="002")
-    assert profile.value == pytest.approx(main.value, rel=1e-9)
+    effect = only(results, "effect_after_base", readout="descendant", support=support)
+    assert effect.value == pytest.approx(after_base)
+    if support == "three_cells":
+        profile = only(results, "profile.interaction", boundary="002")
+        assert profile.value == pytest.approx(main.value, rel=1e-9)
     changed = np.mean([row["changed_after_desc"] for row in rows])
-    assert only(results, "top_1_changed", earlier_state="descendant").value == pytest.approx(changed)
+    share = only(results, "top_1_changed", earlier_state="descendant", support=support)
+    assert share.value == pytest.approx(changed)
+
+
+def test_paths_hold_the_margins_of_the_crossing(run):
+    root, results = run
+    (cross,) = only(results, "interaction", readout="descendant", support="three_cells").facts
+    record = json.loads((root / "facts" / f"{cross}.json").read_text())
+    wanted = [row for row in rows_of(root, "cells", cross) if (row["arm"], row["boundary"]) == ("main", 2)]
+    on_paths = {
+        (row["index"], row["readout"]): row
+        for row in rows_of(root, "path_cells", record["needs"]["events"])
+        if row["support"] == "three_cells"
+    }
+    assert len(wanted) == len(on_paths) >= 20
+    for row in wanted:
+        ours = on_paths[row["index"], row["readout"]]
+        for cell in ("base_base", "base_desc", "desc_base", "desc_desc", "distance"):
+            assert ours[cell] == pytest.approx(row[cell], abs=2e-4)
+        if row["readout"] == "descendant":
+            # what chose the event: the sum of both effects prefers the second token, the base the first
+            assert row["base_base"] <= 0 <= row["base_desc"] + row["desc_base"] - row["base_base"] + 1e-4
+    # first disagreements lie on the same paths
+    main = only(results, "interaction", readout="descendant")
+    first = [
+        row["desc_desc"] - row["desc_base"] - row["base_desc"] + row["base_base"]
+        for row in rows_of(root, "path_cells", record["needs"]["events"])
+        if (row["support"], row["readout"]) == ("first", "descendant")
+    ]
+    assert (np.mean(first), len(first)) == (pytest.approx(main.value, abs=1e-4), main.n)
+
+
+def test_losses_of_paths_are_those_of_the_cells(run):
+    root, results = run
+    losses = {
+        cell: only(results, "path_loss", cell=cell)
+        for cell in ("base_base", "base_desc", "desc_base", "desc_desc")
+    }
+    (key,) = losses["base_base"].facts
+    rows = [row for row in rows_of(root, "paths", key) if row["num_tokens"]]
+    for cell, loss in losses.items():
+        rate = sum(row[f"nll_{cell}"] for row in rows) / sum(row["num_tokens"] for row in rows)
+        assert loss.value == pytest.approx(rate)
+    # greedy: each of the path's tokens has at least an even share of the 320 ids
+    assert all(row["nll_base_base"] <= row["num_tokens"] * np.log(320) for row in rows)
+    assert results.category("depth.fit", descendant="tuned").n == len(rows)
 
 
 def test_readouts_are_the_owners(run):
     root, results = run
-    (key,) = only(results, "interaction", readout="own").facts
+    (key,) = only(results, "interaction", readout="own", support="three_cells").facts
     rows = [
         row
         for row in rows_of(root, "cells", key)
-        if (row["support"], row["arm"], row["boundary"]) == ("first", "main", 2)
+        if (row["support"], row["arm"], row["boundary"]) == ("three_cells", "main", 2)
     ]
     by = {(row["event"], row["readout"]): row for row in rows}
     events = {row["event"] for row in rows}
-    # under its own readout a model prefers its own token: that is what makes an event
+    (first,) = only(results, "interaction", readout="descendant").facts
+    own_margins = {
+        (row["event"], row["readout"]): row
+        for row in rows_of(root, "cells", first)
+        if (row["support"], row["arm"], row["boundary"]) == ("first", "main", 2)
+    }
+    # under its own readout a model prefers its own token: that is what makes a first disagreement
+    assert own_margins
     assert all(
-        by[event, "base"]["base_base"] <= 0 <= by[event, "descendant"]["desc_desc"] for event in events
+        row["base_base"] <= 0 if readout == "base" else row["desc_desc"] >= 0
+        for (_, readout), row in own_margins.items()
     )
     own = np.mean(
         [
@@ -154,7 +213,7 @@ def test_readouts_are_the_owners(run):
             for event in events
         ]
     )
-    assert only(results, "interaction", readout="own").value == pytest.approx(own)
+    assert only(results, "interaction", readout="own", support="three_cells").value == pytest.approx(own)
 
 
 def test_identity_is_asserted_and_printed(run):
@@ -208,7 +267,10 @@ def test_controls_and_pairs(run):
         "prompts",
         "families",
     }
-    means = [only(results, "interaction", name, readout="descendant").value for name in ("tuned", "noisy")]
+    means = [
+        only(results, "interaction", name, readout="descendant", support="three_cells").value
+        for name in ("tuned", "noisy")
+    ]
     # both pairs are of one family, hot has no event: the balanced mean is that of the two
     assert results.only("depth.all.interaction", over="prompts").value == pytest.approx(np.mean(means))
     assert results.only("depth.all.pairs").value == 2
@@ -264,15 +326,20 @@ def test_a_manifest_gives_the_events_again(run, folder, tmp_path, stemma_command
     (tmp_path / "stemma.yaml").write_text(json.dumps(stemma))
     ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "run", "--json")
     assert ran.code == 0, ran.err
-    given = only(load_run(tmp_path / "run").results, "interaction", readout="descendant")
-    assert given.subject["support"] == "manifest"
+    given = only(load_run(tmp_path / "run").results, "interaction", readout="descendant", support="manifest")
     assert (given.value, given.n) == (pytest.approx(main.value, rel=1e-5), main.n)
 
 
-def test_settings_without_events_are_refused(folder, tmp_path, stemma_command):
+def test_packaged_instructions_are_read_where_no_prompts_are_named(folder, tmp_path, stemma_command):
     stemma = json.loads((folder / "stemma.yaml").read_text())
-    stemma["measures"] = {"depth": {"boundaries": "default"}}
+    stemma["measures"] = {
+        "depth": {"descendants": ["tuned"], "floor": "none", "max_prompts": 6, "max_new_tokens": 4}
+    }
     (tmp_path / "stemma.yaml").write_text(json.dumps(stemma))
-    ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "run")
-    assert ran.code == 2
-    assert "prompts, a manifest of events or a contrast" in ran.err
+    ran = stemma_command("run", tmp_path / "stemma.yaml", "--out", tmp_path / "run", "--json")
+    assert ran.code == 0, ran.err
+    found = load_run(tmp_path / "run").results
+    prompts = found.only("depth.prompts", events="instructions", support="three_cells", outcome="event")
+    assert prompts.n == 6
+    # these checkpoints have no chat template: the plain prompt is read
+    assert found.only("depth.rendered", events="instructions").value == 0

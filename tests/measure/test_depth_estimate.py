@@ -11,6 +11,7 @@ from tests.measure.depth_tables import (
     event_rows,
     margins,
     noise_row,
+    path_rows,
     pinned,
     results_of,
     summary,
@@ -19,7 +20,9 @@ from tests.measure.depth_tables import (
 from stemmatics.core.results import Refusal
 from stemmatics.measure.depth import Depth
 
-MAIN_ARM = {"readout": "descendant", "arm": "main"}
+MAIN_ARM = {"support": "three_cells", "readout": "descendant", "arm": "main"}
+FIRST_ARM = {**MAIN_ARM, "support": "first"}
+GIVEN_ARM = {**MAIN_ARM, "support": "manifest"}
 
 
 def results(rows=None, *, settings=None, **tables):
@@ -47,7 +50,6 @@ def test_effects_interaction_and_share_are_those_of_the_table():
         "base": "base",
         "descendant": "familiar-0",
         "events": "familiar-events",
-        "support": "first",
         **MAIN_ARM,
     }
 
@@ -73,11 +75,16 @@ def test_each_readout_has_its_own_rows_and_own_takes_those_of_the_late_layers():
     rows = cell_rows(margins(), readouts=["descendant"]) + cell_rows(base_cells, readouts=["base"])
     found = results({"cells": rows})
     effects = ("effect_after_base", "effect_after_descendant", "interaction")
-    assert values(found, *effects, readout="descendant") == pytest.approx([1.5, 5.0, 3.5])
-    assert values(found, *effects, readout="base") == pytest.approx([20.0, 80.0, 60.0])
+    assert values(found, *effects, **MAIN_ARM) == pytest.approx([1.5, 5.0, 3.5])
+    assert values(found, *effects, readout="base", support="three_cells") == pytest.approx([20.0, 80.0, 60.0])
     # base layers read by the base, descendant layers by the descendant: 10, -0.5, 70, 5.5
-    assert values(found, *effects, readout="own") == pytest.approx([-10.5, -64.5, -54.0])
-    tags = {readout: found.only("depth.interaction", readout=readout).tag for readout in ("base", "own")}
+    assert values(found, *effects, readout="own", support="three_cells") == pytest.approx(
+        [-10.5, -64.5, -54.0]
+    )
+    tags = {
+        readout: found.only("depth.interaction", readout=readout, support="three_cells").tag
+        for readout in ("base", "own")
+    }
     assert tags == {"base": "control", "own": "control"}
 
 
@@ -108,9 +115,14 @@ def test_prompts_are_counted_by_outcome_on_the_main_support():
     events = event_rows(**counts) + event_rows("later", event=3) + event_rows("earlier", event=2)
     found = results({"events": events})
     for outcome, count in counts.items():
-        prompts = found.only("depth.prompts", outcome=outcome)
+        prompts = found.only("depth.prompts", outcome=outcome, support="first")
         assert (prompts.value, prompts.n, prompts.units, prompts.method) == (count, 21, "prompts", "exact")
-    assert len(found.all("depth.prompts")) == len(counts)
+    assert len(found.all("depth.prompts", support="first")) == len(counts)
+    paths = path_rows(num_prompts=3, agreed=2, too_long=1, duplicate=1)
+    found = results({"events": events, "paths": paths})
+    for outcome, count in {"event": 3, "agreed": 2, "too_long": 1, "duplicate": 1, "empty": 0}.items():
+        prompts = found.only("depth.prompts", outcome=outcome, support="three_cells")
+        assert (prompts.value, prompts.n) == (count, 7)
 
 
 def test_top_1_changes_are_counted_by_earlier_state():
@@ -118,7 +130,7 @@ def test_top_1_changes_are_counted_by_earlier_state():
     rows = cell_rows(margins(), changed=changed) + cell_rows(margins(), boundary=3, changed=((1, 0),))
     found = results({"cells": rows})
     for state, share in (("base", 0.25), ("descendant", 0.75)):
-        estimate = found.only("depth.top_1_changed", earlier_state=state)
+        estimate = found.only("depth.top_1_changed", earlier_state=state, support="three_cells")
         assert (estimate.value, estimate.n, estimate.unit, estimate.method) == (share, 4, "event", "Wilson")
 
 
@@ -154,13 +166,15 @@ def test_controls_are_shares_of_the_main_interaction():
 def test_the_floor_is_the_loss_increase_and_the_effects_of_its_own_cells():
     floor = {"cells": cell_rows(margins(-2.5))}
     found = results(floor=floor)
-    assert values(found, "floor.loss", "floor.scale") == pytest.approx([0.5, 0.4])
+    assert values(found, "floor.loss") == pytest.approx([0.5])
+    assert values(found, "floor.scale", draw="2") == [0.4]
     assert values(
         found,
         "floor.effect_after_base",
         "floor.effect_after_descendant",
         "floor.interaction",
         "floor.portable_share",
+        support="three_cells",
     ) == pytest.approx([1.5, 2.5, 1.0, 0.6])
     assert values(found, "interaction", **MAIN_ARM) == pytest.approx([3.5])
     assert {estimate.tag for estimate in found.estimates() if "floor" in estimate.quantity} == {"floor"}
@@ -172,11 +186,11 @@ def test_a_descendant_that_lost_nothing_has_a_gain_and_no_floor():
     noise = noise_row(scale=0.0, rise=-6.0, failure=reason)
     found = results({"noise_scale": [noise]}, floor={"cells": []})
     assert values(found, "floor.loss") == pytest.approx([-0.1])
-    quantities = ("scale", "effect_after_base", "effect_after_descendant", "interaction", "portable_share")
-    for quantity in quantities:
-        refusal = found.refusal(f"depth.floor.{quantity}")
-        assert (refusal.reason, refusal.tag) == (reason, "floor")
-    assert sum("floor" in refusal.quantity for refusal in found.refusals()) == len(quantities)
+    for quantity, number in (("scale", 3), ("interaction", 1)):
+        refusals = found.refusals(f"depth.floor.{quantity}")
+        assert {(refusal.reason, refusal.tag) for refusal in refusals} == {(reason, "floor")}
+        assert len(refusals) == number
+    assert sum("floor" in refusal.quantity for refusal in found.refusals()) == 4
     assert not found.all("depth.floor.interaction")
 
 
@@ -213,12 +227,16 @@ def test_states_that_are_the_same_are_a_category():
 
 
 def test_a_pair_without_events_has_unknown_numbers_and_no_category():
-    found = results({"cells": [], "events": event_rows(agreed=9), "crossing": [summary(num_events=0)]})
+    paths = path_rows(num_prompts=0, agreed=9)
+    found = results(
+        {"cells": [], "paths": paths, "events": event_rows(agreed=9), "crossing": [summary(num_events=0)]}
+    )
     assert found.category("depth.states") is None
     for quantity in ("interaction", "interaction_p", "portable_share"):
         assert math.isnan(values(found, quantity, **MAIN_ARM)[0])
-    assert values(found, "prompts", outcome="agreed") == [9]
-    assert found.only("depth.prompts", outcome="agreed").n == 9
+    for support in ("first", "three_cells"):
+        assert values(found, "prompts", outcome="agreed", support=support) == [9]
+        assert found.only("depth.prompts", outcome="agreed", support=support).n == 9
 
 
 def three_pairs(**rows):
@@ -274,7 +292,7 @@ def test_a_crossing_that_was_refused_has_no_estimate(side):
         found = results(floor=refused)
         assert found.only("depth.interaction", **MAIN_ARM).n == 4
         assert values(found, "floor.loss") == pytest.approx([0.5])
-        assert found.refusal("depth.floor.scale").reason == "RoPE differs"
+        assert found.refusal("depth.floor.scale", draw="1").reason == "RoPE differs"
         assert found.refusal("depth.floor.interaction").reason == "RoPE differs"
 
 
@@ -290,8 +308,10 @@ def test_events_of_a_manifest_are_the_main_ones():
         settings,
         np.random.default_rng(0),
     )
-    assert values(found, "interaction", **MAIN_ARM) == pytest.approx([4.5])
-    assert found.only("depth.interaction", **MAIN_ARM).subject["support"] == "manifest"
+    assert values(found, "interaction", **GIVEN_ARM) == pytest.approx([4.5])
+    # given events have no path, so nothing is said about the halves or the sign
+    assert not found.categories("depth.fit")
+    assert not found.categories("depth.sign")
     assert values(found, "prompts", outcome="event") == [4]
     assert not found.all("depth.control.interaction")
 
@@ -302,13 +322,26 @@ def test_needs_are_tagged_and_shared():
 
     assert {fact.tag for fact in needs(floor="none")} == {"main"}
     facts = needs()
-    assert {fact.probe for fact in facts if fact.tag == "floor"} == {"noise_scale", "events", "cross"}
+    assert {fact.probe for fact in facts if fact.tag == "floor"} == {"noise_scale", "paths"}
+    assert len(facts) == 10, "events, two crossings, paths; three draws of noise with their paths"
     profile = {fact.key for fact in needs(boundaries="profile")}
-    # other boundaries are other crossings of the same events
-    assert {fact.probe for fact in facts if fact.key not in profile} == {"cross"}
+    # other boundaries are other crossings; where to cut decides the events of three cells
+    assert {fact.probe for fact in facts if fact.key not in profile} == {"cross", "paths"}
     assert {fact.probe for fact in Depth().needs(pinned(), depth_settings())} >= {"forced"}
 
 
-def test_settings_without_events_are_refused():
-    with pytest.raises(ValueError, match="prompts, a manifest of events or a contrast"):
-        depth_settings(prompts=None)
+def test_the_packaged_instructions_are_the_default():
+    def corpora(**settings):
+        facts = Depth().needs(pinned(), depth_settings(**settings))
+        return {fact.needs["corpus"].label for fact in facts if fact.probe == "paths"}
+
+    assert corpora(prompts=None) == {"instructions"}
+    assert corpora(prompts="raw") == {"raw"}
+    assert corpora(prompts=["raw", "nonce-events"]) == {"raw", "nonce-events"}
+    assert corpora(prompts=None, manifest="nonce-events") == set()
+
+
+def test_corpora_of_one_pair_share_the_noise_of_the_floor():
+    facts = Depth().needs(pinned(), depth_settings(prompts=["raw", "instructions"]))
+    noise = [fact.key for fact in facts if fact.probe == "noise_scale"]
+    assert (len(noise), len(set(noise))) == (6, 3)

@@ -10,6 +10,7 @@ from tests.measure.depth_tables import (
     findings_of,
     margins,
     noise_row,
+    path_rows,
     results_of,
     summary,
     texts_of,
@@ -52,14 +53,15 @@ def test_a_pair_is_one_sentence_with_the_interaction_first():
     found = results()
     sentence = next(text for text in texts_of(found, ONE) if "familiar-0" in text)
     assert sentence.startswith(
-        "familiar-0 against base on familiar-events, boundary at layer 2: interaction +3.500 ["
+        "familiar-0 against base on familiar-events, boundary at layer 2, events by three cells: "
+        "interaction +3.500 ["
     )
     assert "logits; effect of the late layers on the descendant's earlier state +5.000 [" in sentence
     assert "; portable share 0.300 [" in sentence
     assert sentence.endswith("(n = 4 prompts).")
     # the only pair is on the first page too
     topics = [s.topic for s in findings_of(found, ONE).sentences if "descendant" in s.values]
-    assert topics == ["depth", "summary"]
+    assert topics == ["depth", "depth", "summary", "summary"]
 
 
 def test_an_unknown_share_is_left_out_of_the_sentence():
@@ -73,7 +75,7 @@ def test_the_meaning_of_the_interaction_and_the_limits_are_said_beside_every_res
     texts = texts_of(results(), ONE)
     for words in (
         "how many logits more the late layers add on the descendant's earlier state",
-        "positions where base and descendant disagree",
+        "at the selected positions",
         "constructed states",
         "say nothing about free generation",
     ):
@@ -94,7 +96,9 @@ def test_a_pair_with_the_same_states_is_said_to_have_them():
 
 def test_a_pair_without_events_is_said_to_agree():
     found = results({"cells": [], "events": event_rows(agreed=9), "crossing": [summary(num_events=0)]})
-    assert texts_of(found, ONE)[0] == "familiar-0 and base never disagree on familiar-events: no events."
+    assert texts_of(found, ONE)[0] == (
+        "No event for familiar-0 against base on familiar-events: the most probable token never changes."
+    )
     (row,) = printed(found, by_name(found)["depth/effects"])
     assert (row["interaction"], row["p"], row["states"]) == ("n/a", "n/a", None)
 
@@ -161,6 +165,8 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
     tables = by_name(found)
     assert list(tables) == [
         "depth/effects",
+        "depth/fit",
+        "depth/beside",
         "depth/readouts",
         "depth/controls",
         "depth/floor",
@@ -173,16 +179,18 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
         **about,
         "boundary": "2",
         "states": "different",
+        "halves": "undetermined",
         "after base": "+1.500",
         "after descendant": "+5.000",
         "interaction": "+3.500",
+        "sign": "undetermined",
         "portable share": "0.300",
         "p": "0.1250",
         "prompts": "4",
     }
     assert [row["readout"] for row in printed(found, tables["depth/readouts"])] == ["base", "own"]
     (row,) = printed(found, tables["depth/controls"])
-    assert (row["control"], row["interaction"], row["share of main"]) == (
+    assert (row["control"], row["interaction"], row["share"]) == (
         "a random later disagreement",
         "+1.750",
         "0.500",
@@ -197,14 +205,17 @@ def test_tables_are_named_after_the_measure_and_print_the_numbers():
         "portable share": "0.600",
         "prompts": "4",
     }
-    (row,) = printed(found, tables["depth/decisions"])
-    assert list(row.values()) == [*about.values(), "0.000", "1.000", "0.000", "0.500", "+0.500"]
-    (row,) = printed(found, tables["depth/events"])
+    main, row = printed(found, tables["depth/decisions"])
+    assert list(main.values()) == [*about.values(), "chosen by three cells", "0.000", "1.000", *[None] * 3]
+    first = "first disagreement"
+    assert list(row.values()) == [*about.values(), first, "0.000", "1.000", "0.000", "0.500", "+0.500"]
+    _, row = printed(found, tables["depth/events"])
     assert row == {
         **about,
+        "selection": first,
         "prompts": "21",
-        "disagree": "4",
-        "agree": "1",
+        "event": "4",
+        "none": "1",
         "both end": "2",
         "too long": "3",
         "empty": "5",
@@ -267,3 +278,116 @@ def test_the_contrast_has_a_table():
     ]
     assert [row["second minus first"] for row in rows[2:]] == ["+4.500", "+4.500"]
     assert [row["seed"] for row in rows[2:]] == ["all, noise of seeds", "all, noise of items and seeds"]
+
+
+def many(shift=0.0, *, num_prompts=40, spread=0.5, first=None, slope=1.0, nll=(1.0, 1.2, 1.3, 1.5), **floor):
+    """A pair of 40 prompts whose interaction is 1 + shift, with some spread, and halves of those losses."""
+
+    def cells(mean, support):
+        values = [(-1.0, 0.0, -0.5, 0.5 + mean + spread * (-1) ** k) for k in range(num_prompts)]
+        return cell_rows(values, support=support)
+
+    rows = [*cells(1 + shift, "three_cells"), *cells(1 + shift if first is None else first, "first")]
+    paths = path_rows(nll, num_prompts=num_prompts, slope=slope)
+    settings = depth_settings(floor=floor.get("floor", "none"))
+    found = results(
+        {"cells": rows, "paths": paths, "crossing": [summary(num_events=num_prompts)]}, settings=settings
+    )
+    return found, texts_of(found, settings)
+
+
+def said(texts, words):
+    return any(words in text for text in texts)
+
+
+def test_a_positive_sign_is_said_where_the_interval_lies_above_0():
+    found, texts = many()
+    assert said(texts, "The interaction of familiar-0 on familiar-events is positive.")
+    assert not said(texts, "undetermined")
+    (row,) = printed(found, by_name(found)["depth/effects"])
+    assert (row["halves"], row["sign"], row["interaction"]) == ("fit", "positive", "+1.000")
+    _, texts = many(spread=8.0)
+    assert not said(texts, "is positive")
+
+
+def test_a_negative_sign_needs_the_published_support_on_its_side():
+    _, texts = many(-2.0)
+    assert said(texts, "is negative.")
+    _, texts = many(-2.0, first=0.3)
+    assert not said(texts, "is negative")
+    assert said(
+        texts, "is undetermined: the interval lies below 0, but that of the published support does not"
+    )
+    # more prompts would not settle it
+    assert not said(texts, "would settle it")
+
+
+def test_an_undetermined_sign_says_what_is_missing():
+    _, texts = many(-0.9, spread=1.0)
+    (text,) = {text for text in texts if "undetermined" in text}
+    assert "the interval of the interaction holds 0; about " in text
+    assert "prompts with an event would settle it" in text
+    needed = int(text.split("about ")[1].split(" ")[0].replace(",", ""))
+    assert 300 < needed < 600
+    _, texts = many(num_prompts=19)
+    assert not said(texts, "is positive")
+    assert said(texts, "undetermined: whether the halves fit is undetermined.")
+
+
+def test_a_temperature_is_named_beside_a_positive_sign_only():
+    factor = "a sharper descendant alone"
+    _, texts = many()
+    assert said(texts, f"{factor} does not explain it")
+    assert not said(texts, f"{factor} may explain it")
+    # margins of 1.5 in the fourth cell and of 0.5 in the sum: at a third of the fourth nothing is left
+    _, texts = many(slope=3.0)
+    assert said(texts, f"{factor} may explain it")
+    assert not said(texts, "does not explain")
+    for shift, spread in ((-2.0, 0.5), (-0.9, 1.0)):
+        _, texts = many(shift, spread=spread)
+        assert not said(texts, factor)
+
+
+def test_halves_that_do_not_fit_have_losses_and_no_interaction():
+    found, texts = many(nll=(1.0, 3.2, 1.3, 1.5))
+    assert said(
+        texts,
+        "The halves of familiar-0 and base do not fit on familiar-events: the base's own path costs 1.0",
+    )
+    assert said(texts, "none is given")
+    for words in ("is positive", "is negative", "undetermined", "logits", "For comparison"):
+        assert not any(words in text for text in texts if "familiar-0" in text)
+    assert not found.all("depth.interaction")
+    assert not found.categories("depth.sign")
+    (row,) = printed(found, by_name(found)["depth/effects"])
+    assert (row["halves"], row["interaction"], row["sign"], row["p"]) == ("do not fit", None, None, None)
+    (row,) = printed(found, by_name(found)["depth/fit"])
+    assert row["base, desc: more"] == "+1.700"
+    _, texts = many()
+    assert not said(texts, "do not fit")
+
+
+def test_published_support_and_floor_are_descriptions_without_a_test():
+    _, texts = many(first=2.5, floor="familiar-events")
+    (text,) = {text for text in texts if "For comparison" in text}
+    assert "without a test: at first disagreements, which favour a positive interaction, +2.500 [" in text
+    assert "a copy of the base damaged until it lost as much, +1.000 by three cells (draws: 3, from" in text
+    assert "p =" not in text
+    _, texts = many(first=2.5)
+    assert not said(texts, "damaged")
+    found, _ = many(first=2.5)
+    assert not found.all("depth.interaction_p", support="first")
+
+
+def test_there_is_no_p_value_for_a_mean_below_0():
+    found, _ = many(-2.0)
+    (row,) = printed(found, by_name(found)["depth/effects"])
+    assert row["p"] == "n/a"
+    found, _ = many()
+    assert found.only("depth.interaction_p", support="three_cells").value < 0.01
+
+
+def test_a_pair_whose_halves_do_not_fit_is_left_out_of_the_mean_over_pairs():
+    unfit = {"paths": path_rows((1.0, 3.2, 1.3, 1.5), num_prompts=40)}
+    found = results(settings=SEVERAL, by_descendant={"far": unfit})
+    assert found.only("depth.all.pairs").value == 2

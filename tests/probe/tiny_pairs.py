@@ -14,6 +14,7 @@ from stemmatics.probe.base import Context
 from stemmatics.probe.corpus import CorpusProbe
 from stemmatics.probe.cross import Cross
 from stemmatics.probe.events import Events
+from stemmatics.probe.paths import Paths
 from stemmatics.store.cache import Cache
 from stemmatics.store.ledger import Ledger
 
@@ -57,6 +58,34 @@ class TinyPairs:
         }
         models = {**self.models, "descendant": self.wide} if wide else self.models
         return Fact("events", 1, params, {**models, "corpus": documents}, label="events")
+
+    def without_template(self, name):
+        """Take the chat template from the tokenizer of a checkpoint, and pin it again."""
+        folder = self.folder / name
+        tokenizer = make_tokenizer()
+        tokenizer.chat_template = None
+        (folder / "chat_template.jinja").unlink(missing_ok=True)
+        tokenizer.save_pretrained(folder)
+        role = "base" if name == "base" else "descendant"
+        self.models[role] = Fact(
+            "weights", 1, pin(str(folder)).key(), label=name, where={"source": str(folder)}
+        )
+
+    def run_paths(self, events, *, max_new_tokens=8):
+        """The rows of a ``paths`` fact on the prompts of an ``events`` fact, by table; recorded."""
+        needs = dict(events.needs)
+        params = {
+            "boundaries": "default",
+            "max_prompts": 100,
+            "max_new_tokens": max_new_tokens,
+            "numerics": {},
+        }
+        fact = Fact("paths", 1, params, needs, label="paths")
+        (made,) = Paths().run([fact], self.context)
+        if hasattr(made, "reason"):
+            raise UserError(made.reason, "the fact failed", "see the reason")
+        self.context.ledger.record(fact, made.tables, **made.extra)
+        return fact, {name: table.to_pylist() for name, table in made.tables.items()}
 
     def run_events(self, fact):
         """The rows of an ``events`` fact; UserError with the reason if it fails."""

@@ -113,6 +113,29 @@ def test_depth_chooses_a_readout_and_splits_categories(tmp_path, stemma_command)
     )
 
 
+def test_depth_says_which_support_a_table_has(tmp_path, stemma_command):
+    plain = event_rows(30)
+    numbers = []
+    for support, words in (
+        (None, "the table does not say"),
+        ("first", "first disagreement (published)"),
+        ("three_cells", "measured by the fourth"),
+    ):
+        rows = [row | ({} if support is None else {"support": support}) for row in plain]
+        path = write_csv(tmp_path / "t.csv", rows)
+        found = strict_json(stemma_command("analyse", "depth", path, "--json"))
+        assert found["support"]["value"] == (support or "not stated")
+        assert words in found["support"]["says"]
+        assert f"support {support or 'not stated'}: " in stemma_command("analyse", "depth", path).out
+        numbers.append(found["overall"])
+    # published tables are read as they were
+    assert numbers[0] == numbers[1] == numbers[2]
+    mixed = [row | {"support": "first" if k % 2 else "three_cells"} for k, row in enumerate(plain)]
+    ran = stemma_command("analyse", "depth", write_csv(tmp_path / "t.csv", mixed))
+    assert ran.code == 1
+    assert "several supports: three_cells, first" in ran.err
+
+
 def test_depth_balances_families_and_flags_a_state_that_makes_no_difference(tmp_path, stemma_command):
     rows = event_rows(40)
     for k, row in enumerate(rows):

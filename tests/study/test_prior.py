@@ -247,10 +247,10 @@ def test_tokenizers_that_differ_are_refused_and_the_comparison_goes_on(folder, t
     assert "tokenizers differ" in (root / "report.html").read_text()
 
 
-def test_compare_gives_shares_and_crosses_openings_of_the_text(finished_run):
+def test_compare_gives_shares_and_crosses_instructions_and_openings_of_the_text(finished_run):
     found = load_run(finished_run)
     assert one(found, "prior.net_recovered_share", arm="joint", reading="selected")
-    interaction = one(found, "depth.interaction", readout="descendant", arm="main")
-    assert interaction.subject["events"] == "text"
-    assert interaction.n > 0
-    assert one(found, "depth.floor.interaction")
+    for events in ("instructions", "text"):
+        about = {"events": events, "support": "three_cells"}
+        assert one(found, "depth.interaction", readout="descendant", arm="main", **about).n > 0
+        assert one(found, "depth.floor.interaction", **about)

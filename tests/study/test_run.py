@@ -135,16 +135,20 @@ def test_weights_that_are_not_finite_are_reported(tiny, tmp_path, stemma_command
     failures = ran.json()["failures"]
     waited = failures.pop("prior_floor base damaged as descendant on text")
     assert "it needs 'descendant on text' (prior), which failed" in waited
-    # depth waits for the pair's events, and its floor for them too
-    pair, copy = "base and descendant on text", "base and its damaged copy (as descendant) on text"
-    for name in (
-        f"cross {pair}",
-        f"events {copy}",
-        f"cross {copy}",
-        "noise_scale base damaged as descendant",
-    ):
-        assert "which failed" in failures.pop(name)
-    assert "a logit of LlamaForCausalLM is not finite" in failures.pop(f"events {pair}")
+    # depth waits for the pair's events and paths, and its floor for them too
+    for prompts in ("instructions", "text"):
+        pair = f"base and descendant on {prompts}"
+        copy = f"base and its damaged copy (as descendant) on {prompts}"
+        for name in (
+            f"cross {pair}",
+            f"cross {pair}, by three cells",
+            *(f"paths {copy}, draw {draw}" for draw in (1, 2, 3)),
+        ):
+            assert "which failed" in failures.pop(name)
+        for kind in ("events", "paths"):
+            assert "a logit of LlamaForCausalLM is not finite" in failures.pop(f"{kind} {pair}")
+    for draw in ("", ", draw 2", ", draw 3"):
+        assert "which failed" in failures.pop(f"noise_scale base damaged as descendant{draw}")
     assert set(failures) == {f"{probe} descendant on text" for probe in ("score", "reference", "prior")}
     assert all("is not finite" in reason for reason in failures.values())
     assert any("base" in name for name in estimates(root))
@@ -227,11 +231,18 @@ def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, m
     made.clear()
     assert stemma_command(*words).code == 0
     of_depth = {
-        "cross base and descendant on text",
-        "cross base and its damaged copy (as descendant) on text",
-        "events base and descendant on text",
-        "events base and its damaged copy (as descendant) on text",
-        "noise_scale base damaged as descendant",
+        *(f"noise_scale base damaged as descendant{draw}" for draw in ("", ", draw 2", ", draw 3")),
+        *(
+            f"{what} on {prompts}{rest}"
+            for prompts in ("instructions", "text")
+            for what, rest in (
+                ("cross base and descendant", ""),
+                ("cross base and descendant", ", by three cells"),
+                ("events base and descendant", ""),
+                ("paths base and descendant", ""),
+                *(("paths base and its damaged copy (as descendant)", f", draw {n}") for n in (1, 2, 3)),
+            )
+        ),
     }
     assert of_depth < set(made)
     assert sorted(set(made) - of_depth) == [

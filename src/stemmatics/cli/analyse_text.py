@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,7 +110,9 @@ def _agreement(estimates: Mapping[str, Any]) -> None:
 
 def _depth(estimates: Mapping[str, Any]) -> None:
     title = "logits, 95% intervals, p of the sign-flip by prompt"
-    print(f"readout {estimates['readout']}\n")
+    print(f"readout {estimates['readout']}")
+    support = estimates["support"]
+    print(textwrap.fill(f"support {support['value']}: {support['says']}", 80), end="\n\n")
     for name, data in {"overall": estimates["overall"], **estimates["categories"]}.items():
         rows = [
             _row(effect.replace("_", " "), data[effect])

@@ -17,8 +17,9 @@ from stemmatics.core.stemma import Source, Stemma
 from stemmatics.study import run as engine
 from stemmatics.study.run import Outcome
 
-# Depth: the first OPENING_TOKENS tokens of OPENINGS documents are continued by both models.
-OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 40, 40, 8
+# Depth: so many packaged instructions are read through the descendant's chat template, and the first
+# OPENING_TOKENS tokens of OPENINGS documents as they are; the base continues both.
+OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 32, 32, 8
 # A damage floor takes six fits; with a large vocabulary this much text takes minutes.
 PRIOR_BYTES = 64_000
 
@@ -108,9 +109,9 @@ def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
 
 
 def _depth() -> dict[str, Any]:
-    """Where the two models diverge when they continue the first words of the first text's documents."""
+    """Where the cells part on instructions, and on the first words of the first text's documents."""
     return {
-        "prompts": "text",
+        "prompts": ["instructions", "text"],
         "opening_tokens": OPENING_TOKENS,
         "max_prompts": OPENINGS,
         "max_new_tokens": CONTINUED_TOKENS,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -51,12 +51,20 @@ CROSSING = pa.schema(
 
 
 class CrossParams(FactParams):
-    """Where the stacks are cut, and which controls run."""
+    """Where the stacks are cut, and which controls run.
+
+    ``permutations`` is the number of draws, one if left out; ``only_main`` leaves out all boundaries but
+    the main one.
+    """
+
+    left_out_if_none: ClassVar[frozenset[str]] = frozenset({"permutations", "only_main"})
 
     boundaries: Literal["default", "profile"] | list[int]
     interpolate: list[float]
     permute: bool
     numerics: dict[str, Any]
+    permutations: int | None = None
+    only_main: bool | None = None
 
 
 CROSS = FactKind("cross", 1, CrossParams, {"cells": CELL_ROWS, "crossing": CROSSING})
@@ -65,6 +73,11 @@ CROSS = FactKind("cross", 1, CrossParams, {"cells": CELL_ROWS, "crossing": CROSS
 def interpolated_arm(weight: float) -> str:
     """The control arm with ``(1 - weight)`` of the base's state and ``weight`` of the descendant's."""
     return f"interpolated {weight:g}"
+
+
+def permuted_arm(draw: int) -> str:
+    """The control arm of one signed permutation, numbered from 1."""
+    return PERMUTED_ARM if draw == 1 else f"{PERMUTED_ARM} {draw}"
 
 
 def cross_fact(

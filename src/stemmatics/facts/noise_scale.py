@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
@@ -23,17 +23,28 @@ NOISE_SCALES = pa.schema(
 
 
 class NoiseScaleParams(FactParams):
-    """How, and on how many documents, the loss is measured."""
+    """How, and on how many documents, the loss is measured; ``draw`` numbers further draws of the noise."""
+
+    left_out_if_none: ClassVar[frozenset[str]] = frozenset({"draw"})
 
     scoring: dict[str, Any]
     num_documents: int
     numerics: dict[str, Any]
+    draw: int | None = None
 
 
 NOISE_SCALE = FactKind("noise_scale", 1, NoiseScaleParams, {"noise_scale": NOISE_SCALES})
 
 
-def noise_scale_fact(params: NoiseScaleParams, models: dict[str, Fact], events: Fact, corpus: Fact) -> Fact:
-    """The scale for ``models`` (``base``, ``descendant``), measured on ``corpus``."""
+def noise_scale_fact(
+    params: NoiseScaleParams, models: dict[str, Fact], events: Fact, corpus: Fact, first: Fact | None = None
+) -> Fact:
+    """The scale for ``models`` (``base``, ``descendant``), measured on ``corpus``.
+
+    A further draw searches from the scale of the ``first``.
+    """
     label = f"{models['base'].label} damaged as {models['descendant'].label}"
-    return NOISE_SCALE.make(params, {**models, "events": events, "corpus": corpus}, label=label, tag="floor")
+    if params.draw is not None:
+        label += f", draw {params.draw}"
+    needs = {**models, "events": events, "corpus": corpus, **({} if first is None else {"first": first})}
+    return NOISE_SCALE.make(params, needs, label=label, tag="floor")

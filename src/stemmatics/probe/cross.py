@@ -8,6 +8,7 @@ from typing import Any
 from stemmatics.core.facts import Fact
 from stemmatics.facts.cross import CELLS, CROSS
 from stemmatics.facts.events import FIRST, MANIFEST
+from stemmatics.facts.paths import THREE_CELLS
 from stemmatics.lm.crossing.cells import Cell, Crossing, resolve_boundaries
 from stemmatics.lm.crossing.events import Event
 from stemmatics.lm.crossing.models import Uncrossable
@@ -66,13 +67,16 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         boundaries,
         interpolate=fact.params["interpolate"],
         permute=bool(fact.params["permute"]),
+        permutations=int(fact.params.get("permutations") or 1),
         seed=fact.seed(context.seed),
         token_budget=context.numerics.token_budget,
     )
+    if fact.params.get("only_main"):
+        crossing.boundaries = [crossing.main_boundary]
     rows: list[dict[str, Any]] = []
     for support in dict.fromkeys(event.support for event in events):
         members = {event.event: event for event in events if event.support == support}
-        full = support in (FIRST, MANIFEST)
+        full = support in (FIRST, MANIFEST, THREE_CELLS)
         of_support = crossing if full else crossing.at_main_boundary()
         for cell in of_support.cells(list(members.values())):
             rows.append(_row(cell, members[cell.event]))

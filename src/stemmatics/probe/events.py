@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from stemmatics.lm.crossing.events import (
     later_disagreements,
 )
 from stemmatics.lm.crossing.models import Uncrossable
-from stemmatics.lm.generation.generate import encode_prompt
+from stemmatics.lm.generation.generate import encode_prompt, rendered_prompt
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost
@@ -33,10 +33,10 @@ from stemmatics.probe.pairs import (
     pair_key,
 )
 from stemmatics.probe.private import write_events
-from stemmatics.probe.sources import corpus_of, documents_of, records_of
+from stemmatics.probe.sources import corpus_of, documents_of, records_of, text_tokenizer_of
 
 # assumed length of a prompt in a cost estimate
-_PROMPT_TOKENS = 64
+PROMPT_TOKENS = 64
 
 
 class Events:
@@ -48,7 +48,7 @@ class Events:
 
     def cost(self, fact: Fact) -> Cost:
         """Prompts with the longest replies, through both models."""
-        tokens = num_prompts(fact) * (_PROMPT_TOKENS + int(fact.params["max_new_tokens"]))
+        tokens = num_prompts(fact) * (PROMPT_TOKENS + int(fact.params["max_new_tokens"]))
         return forward_cost(fact.needs["base"], 2 * tokens)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
@@ -70,7 +70,7 @@ def num_prompts(fact: Fact) -> int:
 
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
-    items = _items(fact)
+    items = items_of(fact)
     if fact.params["supports"] == [MANIFEST]:
         return _stored(fact, items, _given(items, pair), {}, context)
     try:
@@ -83,7 +83,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     return _stored(fact, items, events, without_event, context)
 
 
-def _items(fact: Fact) -> list[Mapping[str, Any]]:
+def items_of(fact: Fact) -> list[Mapping[str, Any]]:
     """Records with prompts or events; the documents of a text if their openings are the prompts."""
     corpus = fact.needs["corpus"]
     if fact.params.get("opening_tokens") is None:
@@ -99,13 +99,13 @@ def _items(fact: Fact) -> list[Mapping[str, Any]]:
 
 def _undamaged(fact: Fact, context: Context) -> Made:
     """Damage of scale 0: the copy agrees with the base, so neither has to decode."""
-    items = _items(fact)
+    items = items_of(fact)
     return _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "agreed"), context)
 
 
 def _refused(fact: Fact, refusal: str, context: Context) -> Made:
     """A pair that can't be crossed: no prompt is used."""
-    items = _items(fact)
+    items = items_of(fact)
     made = _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "refused"), context)
     return replace(made, extra={**made.extra, "refusal": refusal})
 
@@ -148,34 +148,63 @@ def _found(
 ) -> tuple[list[Event], dict[int, str]]:
     base, descendant = greedy_decoder(pair.base, context), greedy_decoder(pair.descendant, context)
     max_new_tokens = int(fact.params["max_new_tokens"])
-    prompts, without_event = _prompts(fact, items, base.tokenizer, descendant.tokenizer)
-    unlimited = max_new_tokens + 10**9
-    context_length = min(loaded.context_length or unlimited for loaded in (pair.base, pair.descendant))
-    short = [prompt for prompt in prompts if len(prompt.ids) + max_new_tokens <= context_length]
+    used = prompts_of(fact, items, pair, context)
     events, agreed = first_disagreements(
         base,
         descendant,
-        short,
+        used.prompts,
         max_new_tokens=max_new_tokens,
-        on_done=lambda done: context.report(fact, done, len(short), "prompts"),
+        on_done=lambda done: context.report(fact, done, len(used.prompts), "prompts"),
     )
-    without_event |= agreed
-    without_event |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
+    without_event = used.without_event | agreed
     return [*events, *_controls(fact, base, descendant, events, context)], without_event
 
 
+@dataclass(frozen=True)
+class UsedPrompts:
+    """Prompts as ids, why other rows have none, and how many a chat template rendered."""
+
+    prompts: list[Prompt]
+    without_event: dict[int, str]
+    num_rendered: int
+
+
+def prompts_of(fact: Fact, items: Sequence[Mapping[str, Any]], pair: Pair, context: Context) -> UsedPrompts:
+    """The prompts of an ``events`` or ``paths`` fact, with room for the reply in both models.
+
+    Messages are rendered once, by the template of the descendant (that of a damaged base has the one
+    which the damage imitates), and both models read the same ids.
+    """
+    max_new_tokens = int(fact.params["max_new_tokens"])
+    renderer = pair.descendant.text_tokenizer
+    if "noise" in fact.needs:
+        renderer = text_tokenizer_of(fact.needs["noise"].needs["descendant"], context)
+    prompts, without_event = _prompts(fact, items, pair.base.text_tokenizer, renderer)
+    unlimited = max_new_tokens + 10**9
+    context_length = min(loaded.context_length or unlimited for loaded in (pair.base, pair.descendant))
+    short = [prompt for prompt in prompts if len(prompt.ids) + max_new_tokens <= context_length]
+    without_event |= {prompt.index: "too_long" for prompt in prompts if prompt not in short}
+    num_rendered = sum(_is_rendered(items[prompt.index], renderer) for prompt in short)
+    return UsedPrompts(short, without_event, num_rendered)
+
+
+def _is_rendered(item: Mapping[str, Any], renderer: TextTokenizer) -> bool:
+    """Whether an item's messages are its prompt; one that has a plain prompt too can do without."""
+    return bool(item.get("messages")) and bool(renderer.hf.chat_template or not item.get("prompt"))
+
+
 def _prompts(
-    fact: Fact, items: Sequence[Mapping[str, Any]], base: TextTokenizer, descendant: TextTokenizer
+    fact: Fact, items: Sequence[Mapping[str, Any]], base: TextTokenizer, renderer: TextTokenizer
 ) -> tuple[list[Prompt], dict[int, str]]:
     """Prompts as ids, and why other rows have none. An opening that documents share is used once."""
     opening = fact.params.get("opening_tokens")
     rows = _prompt_rows(fact, items)
     if opening is None:
-        return [Prompt(index, _same_ids(base, descendant, items[index], index)) for index in rows], {}
+        return [Prompt(index, _same_ids(base, renderer, items[index], index)) for index in rows], {}
     prompts: dict[tuple[int, ...], Prompt] = {}
     without_event: dict[int, str] = {}
     for index in rows:
-        ids = _same_ids(base, descendant, items[index], index)[:opening] if items[index]["text"] else ()
+        ids = _same_ids(base, renderer, items[index], index)[:opening] if items[index]["text"] else ()
         if not ids:
             without_event[index] = "empty"
         elif ids in prompts:
@@ -202,20 +231,27 @@ def _controls(
 
 
 def _same_ids(
-    base: TextTokenizer, descendant: TextTokenizer, item: Mapping[str, Any], index: int
+    base: TextTokenizer, renderer: TextTokenizer, item: Mapping[str, Any], index: int
 ) -> tuple[int, ...]:
-    prompt = next((item[name] for name in ("messages", "prompt", "text") if item.get(name)), None)
+    names = ("messages", "prompt", "text") if _is_rendered(item, renderer) else ("prompt", "text")
+    prompt = next((item[name] for name in names if item.get(name)), None)
     if prompt is None:
         raise UserError(
             f"record {index} has no prompt",
             "a prompt is in the field `prompt`, `messages` or `text`",
             f"Give one of them; the record has {', '.join(sorted(item))}",
         )
-    ids = [tuple(encode_prompt(tokenizer, prompt)) for tokenizer in (base, descendant)]
+    if isinstance(prompt, str):
+        ids = [tuple(encode_prompt(tokenizer, prompt)) for tokenizer in (base, renderer)]
+    else:
+        rendered = rendered_prompt(renderer, prompt)
+        ids = [
+            tuple(tokenizer.encode(rendered, rendered=True).ids.tolist()) for tokenizer in (base, renderer)
+        ]
     if ids[0] != ids[1]:
         raise Uncrossable(
             f"prompt {index} has different token ids under the two checkpoints",
-            "both must read the same ids; their chat templates or prefixes differ",
+            "both must read the same ids; their tokenizers or prefixes differ",
             "Give raw prompts as text",
         )
     return ids[0]

@@ -70,7 +70,8 @@ def _made(fact: Fact, context: Context) -> Made:
     failure = "" if target > start else "the descendant's loss did not rise"
     if not failure:
         try:
-            scale, reached, count = match_scale(_noised_loss(fact, selected, context), target, start)
+            loss_at = _noised_loss(fact, selected, context)
+            scale, reached, count = match_scale(loss_at, target, start, _first_scale(fact, context))
         except NoScale as error:
             failure = str(error)
     return _stored(
@@ -83,6 +84,14 @@ def _made(fact: Fact, context: Context) -> Made:
         num_evaluations=count,
         failure=failure,
     )
+
+
+def _first_scale(fact: Fact, context: Context) -> float:
+    """Where the search starts: a further draw of the noise needs about the scale of the first."""
+    if "first" not in fact.needs:
+        return _FIRST_SCALE
+    (row,) = context.ledger.read(fact.needs["first"].key, "noise_scale").to_pylist()
+    return float(row["scale"]) or _FIRST_SCALE
 
 
 def _reading(fact: Fact, role: str, selected: frozenset[int]) -> Reading:
@@ -130,15 +139,19 @@ def _evenly_spaced(total: int, at_most: int) -> frozenset[int]:
     return frozenset(number * total // num_documents for number in range(num_documents))
 
 
-def match_scale(loss_at: Callable[[float], float], target: float, start: float) -> tuple[float, float, int]:
-    """The scale at which ``loss_at`` (rising from ``start`` at 0) meets ``target``: doubling, then bisection.
+def match_scale(
+    loss_at: Callable[[float], float], target: float, start: float, first: float = _FIRST_SCALE
+) -> tuple[float, float, int]:
+    """The scale at which ``loss_at`` (rising from ``start`` at 0) meets ``target``.
+
+    The search doubles the scale from ``first`` on, then bisects.
 
     Returns the scale, the loss there, and the number of evaluations.
 
     Raises:
         NoScale: the increase was not met within ``TOLERANCE`` of itself.
     """
-    low, high, scale, tolerance = 0.0, math.inf, _FIRST_SCALE, TOLERANCE * (target - start)
+    low, high, scale, tolerance = 0.0, math.inf, first, TOLERANCE * (target - start)
     for count in range(1, MAX_EVALUATIONS + 1):
         loss = loss_at(scale)
         if abs(loss - target) <= tolerance:

@@ -17,6 +17,18 @@ LOGITS = "logits"
 DEFAULT_READOUT = "common-descendant"
 TOP1 = "top1"
 """Columns ``top1_CELL`` hold the most likely token in a cell, not a margin."""
+_SUPPORTS = {
+    "three_cells": "chosen by three cells, measured by the fourth",
+    "first": (
+        "first disagreement (published): chosen by the two natural cells, which alone gives a positive "
+        "interaction and small p on additive cells; a description"
+    ),
+    "manifest": "given events",
+    "not stated": (
+        "the table does not say; if the events are where base and descendant part (as published), that "
+        "selection alone gives a positive interaction and small p on additive cells"
+    ),
+}
 
 
 def analyse_depth(
@@ -49,6 +61,7 @@ def analyse_depth(
 
     result: dict[str, Any] = {
         "readout": chosen.replace("_", "-"),
+        "support": _support(table),
         "overall": statistics(np.ones(prompts.size, dtype=np.bool_)),
         "categories": {},
         "positive_margin": {
@@ -64,6 +77,25 @@ def analyse_depth(
         for category in dict.fromkeys(categories.tolist()):
             result["categories"][category] = statistics(categories == category)
     return result
+
+
+def _support(table: Table) -> dict[str, str]:
+    """How the events of a table were chosen: its column ``support``, or not stated.
+
+    Raises:
+        UserError: events of several supports in one table.
+    """
+    if not table.has("support"):
+        return {"value": "not stated", "says": _SUPPORTS["not stated"]}
+    supports = list(dict.fromkeys(table.labels("support").tolist()))
+    if len(supports) > 1:
+        raise UserError(
+            f"{table.name} has events of several supports: {', '.join(supports)}",
+            "they were chosen in different ways, and a mean over them has no meaning",
+            "Give a table for each",
+        )
+    (value,) = supports
+    return {"value": value, "says": _SUPPORTS.get(value, _SUPPORTS["not stated"])}
 
 
 def _readouts(table: Table) -> list[str]:

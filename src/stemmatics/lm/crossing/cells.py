@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stemmatics.core.errors import UserError
-from stemmatics.facts.cross import CELLS, MAIN_ARM, PERMUTED_ARM, STORED_READOUTS, interpolated_arm
+from stemmatics.facts.cross import CELLS, MAIN_ARM, STORED_READOUTS, interpolated_arm, permuted_arm
 from stemmatics.lm.crossing.events import Event, right_padded
 from stemmatics.lm.crossing.models import Crossable, relative_error, tolerance
 from stemmatics.lm.scoring.batches import make_batches
@@ -93,6 +93,7 @@ class Crossing:
     boundaries: Sequence[int]
     interpolate: Sequence[float] = ()
     permute: bool = False
+    permutations: int = 1
     seed: int = 0
     token_budget: int = 8192
     identity_error: float = 0.0
@@ -207,11 +208,12 @@ class _Batch:
         for weight in self.crossing.interpolate:
             arms[interpolated_arm(weight)] = (1 - weight) * base_BLD + weight * descendant_BLD
         if self.crossing.permute:
-            order_D, sign_D = _signed_permutation(base_BLD.shape[-1], self.crossing.seed)
             change_BLD = descendant_BLD - base_BLD
-            order, sign = torch.from_numpy(order_D), torch.from_numpy(sign_D)
-            permuted_BLD = change_BLD[..., order.to(change_BLD.device)] * sign.to(change_BLD)
-            arms[PERMUTED_ARM] = base_BLD + permuted_BLD
+            for draw in range(1, self.crossing.permutations + 1):
+                order_D, sign_D = _signed_permutation(base_BLD.shape[-1], self.crossing.seed, draw)
+                order, sign = torch.from_numpy(order_D), torch.from_numpy(sign_D)
+                permuted_BLD = change_BLD[..., order.to(change_BLD.device)] * sign.to(change_BLD)
+                arms[permuted_arm(draw)] = base_BLD + permuted_BLD
         return [
             _CrossedArm(
                 boundary,
@@ -297,8 +299,10 @@ def _grouped(crossed: Sequence[list[Tensor]], max_ends: int) -> Iterator[list[li
         yield group
 
 
-def _signed_permutation(width: int, seed: int) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+def _signed_permutation(
+    width: int, seed: int, draw: int = 1
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """An order of the hidden axes, and a sign for each."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed if draw == 1 else [seed, draw])
     sign_D: NDArray[np.float32] = rng.choice(np.array([-1.0, 1.0], dtype=np.float32), size=width)
     return rng.permutation(width), sign_D

@@ -71,7 +71,7 @@ def encode_prompt(tokenizer: TextTokenizer, prompt: str | Sequence[Mapping[str, 
         ids = [] if prefix_id is None else [prefix_id]
         ids += tokenizer.encode(prompt).ids.tolist()
     else:
-        ids = tokenizer.encode(_rendered(tokenizer.hf, prompt), rendered=True).ids.tolist()
+        ids = tokenizer.encode(rendered_prompt(tokenizer, prompt), rendered=True).ids.tolist()
     if not ids:
         raise UserError(
             "a prompt is empty",
@@ -81,7 +81,13 @@ def encode_prompt(tokenizer: TextTokenizer, prompt: str | Sequence[Mapping[str, 
     return ids
 
 
-def _rendered(hf_tokenizer: Any, messages: Sequence[Mapping[str, Any]]) -> str:
+def rendered_prompt(tokenizer: TextTokenizer, messages: Sequence[Mapping[str, Any]]) -> str:
+    """Messages as text by the tokenizer's chat template, with the header of the reply.
+
+    Raises:
+        UserError: no template, or one that rejects them.
+    """
+    hf_tokenizer = tokenizer.hf
     if not hf_tokenizer.chat_template:
         raise UserError(
             "messages cannot be rendered",

@@ -13,10 +13,11 @@ from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
 from stemmatics.measure.depth.across import across_pairs
 from stemmatics.measure.depth.contrast import contrast_results
-from stemmatics.measure.depth.estimate import NAME, PairEstimator
+from stemmatics.measure.depth.estimate import PairEstimator
 from stemmatics.measure.depth.needs import contrast_pairs, pairs_to_cross
 from stemmatics.measure.depth.sentences import refusals, sentences
 from stemmatics.measure.depth.settings import DepthSettings
+from stemmatics.measure.depth.sign import NAME
 from stemmatics.measure.depth.tables import tables as report_tables
 
 
@@ -24,7 +25,7 @@ class Depth:
     """Both late stacks on both earlier states, at the positions where base and descendant disagree."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     title: ClassVar[str] = "Depth"
     question: ClassVar[str] = (
         "Is the late change portable, or does it need the earlier layers that were trained with it?"
@@ -46,7 +47,7 @@ class Depth:
         pairs = [
             PairEstimator(facts, tables, rng)
             for facts in pairs_to_cross(pinned, settings)
-            if tables.has(facts.cross)
+            if all(tables.has(fact) for fact in facts.crossed)
         ]
         results = [result for pair in pairs for result in pair.results()]
         results += across_pairs([pair for pair in pairs if pair.refusal() is None], rng)

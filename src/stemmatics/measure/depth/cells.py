@@ -5,6 +5,7 @@ Axes: E events.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from stemmatics.core.facts import Fact
-from stemmatics.facts.cross import BASE, CELLS, DESCENDANT, MAIN_ARM, OWN
+from stemmatics.facts.cross import BASE, CELLS, DESCENDANT, MAIN_ARM, OWN, PERMUTED_ARM
+from stemmatics.facts.paths import NLL_COLUMNS
 from stemmatics.math.factorial import Cells
 from stemmatics.measure.base import Tables
 
@@ -62,8 +64,14 @@ class StoredCells:
 
     @property
     def control_arms(self) -> list[str]:
-        """States that replaced the descendant's, other than its own."""
-        return sorted({str(arm) for arm in self._columns["arm"]} - {MAIN_ARM})
+        """States that replaced the descendant's, other than its own and the permuted ones."""
+        arms = {str(arm) for arm in self._columns["arm"]} - {MAIN_ARM}
+        return sorted(arm for arm in arms if not arm.startswith(PERMUTED_ARM))
+
+    @property
+    def permuted_arms(self) -> list[str]:
+        """Draws of the permuted state."""
+        return sorted({str(arm) for arm in self._columns["arm"] if str(arm).startswith(PERMUTED_ARM)})
 
     @property
     def largest_distance(self) -> float:
@@ -106,6 +114,38 @@ class StoredCells:
             rows["changed_after_desc"],
             rows["distance"],
         )
+
+
+class StoredPaths:
+    """The tables of a ``paths`` fact, read once. Axes: N paths, E events."""
+
+    def __init__(self, fact: Fact, tables: Tables) -> None:
+        rows = tables.read(fact, "paths").to_pylist()
+        self.outcomes = Counter(row["outcome"] for row in rows)
+        read = [row for row in rows if row["num_tokens"]]
+        self.index_N = np.array([row["index"] for row in read], dtype=np.int64)
+        self.num_tokens_N = np.array([row["num_tokens"] for row in read], dtype=np.float64)
+        self.nll_N4 = np.array([[row[name] for name in NLL_COLUMNS] for row in read]).reshape(-1, 4)
+        self._products = {row["index"]: (row["fourth_by_sum"], row["sum_by_sum"]) for row in read}
+        self._columns = _columns(tables.read(fact, "path_cells"))
+        (self.summary,) = tables.read(fact, "path_summary").to_pylist()
+
+    @property
+    def refusal(self) -> str:
+        """Why there are no paths; empty if there are."""
+        return str(self.summary.get("refusal") or "")
+
+    def products_of(self, index_E: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
+        """``fourth_by_sum`` and ``sum_by_sum`` of the paths of some events [E, 2]."""
+        return np.array([self._products[int(index)] for index in index_E]).reshape(-1, 2)
+
+    def events(self, support: str) -> tuple[Cells, npt.NDArray[np.int64]]:
+        """Margins under the descendant's readout, and the prompts' rows, in the order of the events."""
+        columns = self._columns
+        keep = (columns["support"] == support) & (columns["readout"] == DESCENDANT)
+        order = np.argsort(columns["event"][keep], kind="stable")
+        rows = {name: column[keep][order] for name, column in columns.items()}
+        return Cells(*(rows[name].astype(np.float64) for name in CELLS)), rows["index"].astype(np.int64)
 
 
 def _columns(table: pa.Table) -> dict[str, npt.NDArray[np.generic]]:

@@ -17,8 +17,9 @@ from stemmatics.math.factorial import FloatArray
 from stemmatics.math.rates import mean_interval
 from stemmatics.math.seeds import crossed_prompts_seeds, sign_flip_exact
 from stemmatics.measure.base import Tables
-from stemmatics.measure.depth.estimate import NAME, PairEstimator
+from stemmatics.measure.depth.estimate import PairEstimator
 from stemmatics.measure.depth.needs import ContrastPair
+from stemmatics.measure.depth.sign import NAME
 from stemmatics.measure.present import ResultBuilder
 
 

@@ -10,23 +10,28 @@ from stemmatics.core.facts import Fact, Tag
 from stemmatics.facts.cross import CrossParams, cross_fact
 from stemmatics.facts.events import EARLIER, FIRST, LATER, MANIFEST, EventsParams, Support, events_fact
 from stemmatics.facts.forced import ForcedParams, forced_fact
+from stemmatics.facts.instructions import PACKAGED, packaged_fact
 from stemmatics.facts.noise_scale import NoiseScaleParams, noise_scale_fact
+from stemmatics.facts.paths import PathsParams, paths_fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.depth.settings import DepthSettings
 
 
 @dataclass(frozen=True)
-class FloorFacts:
-    """The base crossed with a damaged copy of itself: the noise, the events of those two, their cells."""
+class FloorDraw:
+    """One damaged copy of the base: its noise, and the paths of the base under it."""
 
     noise: Fact
-    events: Fact
-    cross: Fact
+    paths: Fact
 
 
 @dataclass(frozen=True)
 class PairFacts:
-    """A base and a descendant on one corpus of prompts or events, with the facts about them."""
+    """A base and a descendant on one corpus of prompts or events, with the facts about them.
+
+    ``events`` and ``cross`` are those of first disagreements, or of a manifest; ``paths`` and
+    ``main_cross`` those of the events chosen by three cells, on prompts only.
+    """
 
     base: str
     descendant: str
@@ -34,22 +39,27 @@ class PairFacts:
     corpus: str
     events: Fact
     cross: Fact
+    paths: Fact | None = None
+    main_cross: Fact | None = None
     forced: Fact | None = None
-    floor: FloorFacts | None = None
+    floor: tuple[FloorDraw, ...] = ()
 
     @property
     def is_on_manifest(self) -> bool:
         """Whether the events are given rather than found."""
         return bool(self.events.params["supports"] == [MANIFEST])
 
+    @property
+    def crossed(self) -> list[Fact]:
+        """The facts without which the pair has no estimates."""
+        return [fact for fact in (self.cross, self.paths, self.main_cross) if fact is not None]
+
     def all(self) -> list[Fact]:
         """Every fact, the floor's included."""
-        facts = [self.events, self.cross]
+        facts = [self.events, *self.crossed]
         if self.forced is not None:
             facts.append(self.forced)
-        if self.floor is not None:
-            facts += [self.floor.noise, self.floor.events, self.floor.cross]
-        return facts
+        return [*facts, *(fact for draw in self.floor for fact in (draw.noise, draw.paths))]
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,12 @@ def pairs_to_cross(pinned: Pinned, settings: DepthSettings) -> list[PairFacts]:
     """One for each pair and corpus; those of a contrast are not among them."""
     pairs = []
     for base, descendant in _selected_pairs(pinned, settings):
-        if settings.prompts is not None:
-            pairs.append(_pair_on_prompts(pinned, settings, base, descendant, settings.prompts))
+        noise: list[Fact] = []
+        for prompts in settings.prompt_names:
+            on_prompts = _pair_on_prompts(pinned, settings, base, descendant, prompts=prompts, noise=noise)
+            # the damage is that of the pair: searched for once
+            noise = [draw.noise for draw in on_prompts.floor]
+            pairs.append(on_prompts)
         if settings.manifest is not None:
             pairs.append(_pair_on_manifest(pinned, settings, base, descendant, settings.manifest))
     return pairs
@@ -95,7 +109,7 @@ def contrast_pairs(pinned: Pinned, settings: DepthSettings) -> list[ContrastPair
 def _selected_pairs(pinned: Pinned, settings: DepthSettings) -> list[tuple[str, str]]:
     """All pairs, or those of the named descendants. Raises UserError for a name that is not declared."""
     pairs = pinned.stemma.pairs()
-    if settings.prompts is None and settings.manifest is None:
+    if not settings.prompt_names and settings.manifest is None:
         return []
     if settings.descendants is None:
         return pairs
@@ -106,12 +120,20 @@ def _selected_pairs(pinned: Pinned, settings: DepthSettings) -> list[tuple[str, 
 
 
 def _pair_on_prompts(
-    pinned: Pinned, settings: DepthSettings, base: str, descendant: str, prompts: str
+    pinned: Pinned,
+    settings: DepthSettings,
+    base: str,
+    descendant: str,
+    *,
+    prompts: str,
+    noise: Sequence[Fact],
 ) -> PairFacts:
+    """``noise`` are the draws that another corpus of the pair has already."""
     supports = [FIRST, LATER, EARLIER] if settings.controls else [FIRST]
     models = {"base": pinned.checkpoint(base), "descendant": pinned.checkpoint(descendant)}
     label = f"{base} and {descendant} on {prompts}"
     events = _events(pinned, settings, models, prompts, supports, label=label)
+    paths = _paths(pinned, settings, models, prompts, label=label)
     forced = None
     if settings.forced_tokens:
         params = ForcedParams(max_new_tokens=settings.forced_tokens, numerics=pinned.stemma.numerics.key())
@@ -122,30 +144,87 @@ def _pair_on_prompts(
         pinned.stemma.family(descendant),
         prompts,
         events,
-        _cross(pinned, settings, events, models, label, controls=settings.controls),
+        _cross(pinned, settings, events, models, label, controls=False, only_main=True),
+        paths,
+        _cross(pinned, settings, paths, models, f"{label}, by three cells", controls=settings.controls),
         forced,
-        _floor(pinned, settings, models, events, prompts),
+        _floor(pinned, settings, models, events, prompts=prompts, noise=noise),
     )
 
 
 def _floor(
-    pinned: Pinned, settings: DepthSettings, models: dict[str, Fact], events: Fact, prompts: str
-) -> FloorFacts | None:
+    pinned: Pinned,
+    settings: DepthSettings,
+    models: dict[str, Fact],
+    events: Fact,
+    *,
+    prompts: str,
+    noise: Sequence[Fact],
+) -> tuple[FloorDraw, ...]:
     text = _floor_text(pinned, settings)
     if text is None:
-        return None
-    scale = NoiseScaleParams(
-        scoring=pinned.stemma.scoring.key(),
-        num_documents=settings.floor_documents,
-        numerics=pinned.stemma.numerics.key(),
-    )
-    noise = noise_scale_fact(scale, models, events, pinned.corpus(text))
-    damaged = {"base": models["base"], "noise": noise}
+        return ()
+    draws = list(noise)
     base, descendant = models["base"].label, models["descendant"].label
+    for number in range(len(draws) + 1, settings.floor_draws + 1):
+        scale = NoiseScaleParams(
+            scoring=pinned.stemma.scoring.key(),
+            num_documents=settings.floor_documents,
+            numerics=pinned.stemma.numerics.key(),
+            draw=None if number == 1 else number,
+        )
+        first = draws[0] if draws else None
+        draws.append(noise_scale_fact(scale, models, events, pinned.corpus(text), first))
     label = f"{base} and its damaged copy (as {descendant}) on {prompts}"
-    floor_events = _events(pinned, settings, damaged, prompts, [FIRST], label=label, tag="floor")
-    floor_cross = _cross(pinned, settings, floor_events, damaged, label, controls=False, tag="floor")
-    return FloorFacts(noise, floor_events, floor_cross)
+    return tuple(
+        FloorDraw(
+            draw,
+            _paths(
+                pinned,
+                settings,
+                {"base": models["base"], "noise": draw},
+                prompts,
+                label=f"{label}, draw {number}",
+                tag="floor",
+            ),
+        )
+        for number, draw in enumerate(draws, start=1)
+    )
+
+
+def _prompts_fact(pinned: Pinned, name: str) -> Fact:
+    """A declared corpus, or a packaged one of that name."""
+    if name in PACKAGED and name not in pinned.stemma.corpora:
+        return packaged_fact(name, pinned.stemma.seed)
+    return pinned.corpus(name)
+
+
+def _opening(settings: DepthSettings, corpus: Fact) -> int | None:
+    """Texts are cut to openings; of several corpora, only the texts among them."""
+    several = len(settings.prompt_names) > 1
+    if corpus.label in PACKAGED or (several and corpus.params["role"] == "data"):
+        return None
+    return settings.opening_tokens
+
+
+def _paths(
+    pinned: Pinned,
+    settings: DepthSettings,
+    models: dict[str, Fact],
+    prompts: str,
+    *,
+    label: str,
+    tag: Tag = "main",
+) -> Fact:
+    corpus = _prompts_fact(pinned, prompts)
+    params = PathsParams(
+        boundaries=settings.boundaries,
+        max_prompts=settings.max_prompts,
+        max_new_tokens=settings.max_new_tokens,
+        numerics=pinned.stemma.numerics.key(),
+        opening_tokens=_opening(settings, corpus),
+    )
+    return paths_fact(params, models, corpus, label=label, tag=tag)
 
 
 def _floor_text(pinned: Pinned, settings: DepthSettings) -> str | None:
@@ -181,17 +260,17 @@ def _events(
     supports: Sequence[Support],
     *,
     label: str,
-    tag: Tag = "main",
 ) -> Fact:
     is_given = supports == [MANIFEST]
+    of = pinned.corpus(corpus) if is_given else _prompts_fact(pinned, corpus)
     params = EventsParams(
         supports=list(supports),
         max_prompts=10**9 if is_given else settings.max_prompts,
         max_new_tokens=0 if is_given else settings.max_new_tokens,
         numerics=pinned.stemma.numerics.key(),
-        opening_tokens=None if is_given else settings.opening_tokens,
+        opening_tokens=None if is_given else _opening(settings, of),
     )
-    return events_fact(params, models, pinned.corpus(corpus), label=label, tag=tag)
+    return events_fact(params, models, of, label=label)
 
 
 def _cross(
@@ -202,12 +281,15 @@ def _cross(
     label: str,
     *,
     controls: bool,
-    tag: Tag = "main",
+    only_main: bool = False,
 ) -> Fact:
+    several = controls and settings.permutations > 1
     params = CrossParams(
         boundaries=settings.boundaries,
         interpolate=settings.interpolate if controls else [],
         permute=controls,
         numerics=pinned.stemma.numerics.key(),
+        permutations=settings.permutations if several else None,
+        only_main=True if only_main else None,
     )
-    return cross_fact(params, models, events, label=label, tag=tag)
+    return cross_fact(params, models, events, label=label)

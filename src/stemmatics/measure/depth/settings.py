@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from stemmatics.measure.base import Settings
 
+INSTRUCTIONS = "instructions"
+
 
 class ContrastArm(Settings):
     """One arm of a controlled experiment."""
@@ -33,8 +35,13 @@ class Contrast(Settings):
 class DepthSettings(Settings):
     """Where events come from (prompts, a manifest, a contrast of two arms), the boundaries, the controls."""
 
-    prompts: str | None = Field(
-        default=None, description="corpus of prompts (`prompt`, `messages` or `text`), or a text corpus"
+    prompts: str | list[str] | None = Field(
+        default=None,
+        description=(
+            "corpus of prompts (`prompt`, `messages` or `text`), a text corpus, or a list of such: "
+            "`instructions` are packaged ones through the descendant's chat template (the default without a "
+            "manifest or a contrast), `raw` the same as plain text"
+        ),
     )
     manifest: str | None = Field(default=None, description="corpus of given events")
     contrast: Contrast | None = Field(default=None, description="a controlled experiment with two arms")
@@ -65,13 +72,15 @@ class DepthSettings(Settings):
         ),
     )
     floor_documents: int = Field(default=20, ge=1, description="documents of that text that are scored")
+    floor_draws: int = Field(default=3, ge=1, le=20, description="draws of the noise of the floor")
+    permutations: int = Field(default=5, ge=1, le=100, description="draws of the permuted control state")
     forced_tokens: int = Field(
         default=0, ge=0, description="tokens generated after a forced token; 0 turns this off"
     )
 
-    @model_validator(mode="after")
-    def _has_events(self) -> DepthSettings:
-        if not (self.prompts or self.manifest or self.contrast):
-            message = "depth needs prompts, a manifest of events or a contrast"
-            raise ValueError(message)
-        return self
+    @property
+    def prompt_names(self) -> list[str]:
+        """Names of corpora of prompts; the packaged instructions where no events are asked for otherwise."""
+        if self.prompts is None:
+            return [] if self.manifest or self.contrast else [INSTRUCTIONS]
+        return [self.prompts] if isinstance(self.prompts, str) else self.prompts
