@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from stemmatics.core.errors import UserError
+from stemmatics.lm.checkpoints.hub import refuse_pointer
 
-LFS = b"version https://git-lfs.github.com/spec/"
 _LENGTH = 8
 # sizes, which a library uses as whole numbers
 _WHOLE = frozenset(
@@ -41,22 +41,11 @@ def check_files(folder: Path, source: str) -> None:
     for path in sorted(folder.iterdir()):
         if not path.is_file():
             continue
-        _refuse_pointer(path, source)
+        refuse_pointer(path, f"{path.name} of {source}")
         if path.suffix == ".safetensors":
             _check_safetensors(path, source)
         elif path.suffix == ".json":
             _check_json(path, source)
-
-
-def _refuse_pointer(path: Path, source: str) -> None:
-    with path.open("rb") as stream:
-        start = stream.read(len(LFS))
-    if start == LFS:
-        raise UserError(
-            f"{path.name} of {source} is a Git LFS pointer",
-            "the repository was cloned without its large files",
-            f"Type: git lfs pull (in {source})",
-        )
 
 
 def _check_safetensors(path: Path, source: str) -> None:
@@ -158,7 +147,7 @@ def _wrong_type(name: str, value: Any, default: Any) -> str:
 def _unknown_activation(name: str, value: Any) -> Iterator[tuple[str, Any, str]]:
     from transformers.activations import ACT2FN
 
-    if value is not None and value not in ACT2FN:
+    if value is not None and (not isinstance(value, str) or value not in ACT2FN):
         yield (
             name,
             value,

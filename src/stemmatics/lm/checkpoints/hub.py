@@ -20,6 +20,7 @@ from stemmatics.core.notices import notice
 from stemmatics.store.cache import default_root
 
 WEIGHTS = (("model", "safetensors"), ("pytorch_model", "bin"))
+LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
@@ -285,12 +286,33 @@ def adapter_name(files: Folder | Repository, source: str) -> str:
 
 def read_json(files: Folder | Repository, name: str) -> dict[str, Any]:
     """A JSON object among the files; UserError with its name if it is something else."""
+    path = files.fetch(name)
+    refuse_pointer(path, name)
     try:
-        return dict(json.loads(files.fetch(name).read_text(encoding="utf-8")))
-    except ValueError as error:
+        value = json.loads(path.read_text(encoding="utf-8-sig"))
+    except (ValueError, RecursionError) as error:
         raise UserError(
             f"{name} can't be read", f"it is not a JSON object: {error}", "Download or copy it again"
         ) from error
+    if not isinstance(value, dict):
+        raise UserError(
+            f"{name} can't be read",
+            f"it holds a {type(value).__name__}, not an object",
+            "Download or copy it again",
+        )
+    return value
+
+
+def refuse_pointer(path: Path, name: str) -> None:
+    """Raise UserError for a pointer of Git LFS in place of a file."""
+    with path.open("rb") as stream:
+        start = stream.read(len(LFS_POINTER))
+    if start == LFS_POINTER:
+        raise UserError(
+            f"{name} is a Git LFS pointer",
+            "the repository was cloned without its large files",
+            f"Type `git lfs pull` in {path.parent}",
+        )
 
 
 def _http_error() -> type[Exception]:

@@ -175,6 +175,8 @@ def _load_model(
             trust_remote_code=trust_remote_code,
             local_files_only=True,
             output_loading_info=True,
+            # named below, since the library only points at its log
+            ignore_mismatched_sizes=True,
             **gguf_argument(base),
         )
     missing = sorted(info["missing_keys"])
@@ -185,9 +187,9 @@ def _load_model(
             why or f"{type(model).__name__} needs them; they would be random",
             fix or "Download or copy the complete checkpoint again",
         )
-    if mismatched := sorted(str(entry) for entry in info.get("mismatched_keys", ())):
+    if mismatched := sorted(str(entry[0]) for entry in info.get("mismatched_keys", ())):
         raise UserError(
-            f"tensors of {base.source} have other shapes than config.json says: {some(mismatched)}",
+            f"tensors of {base.source} have other shapes than config.json says: {some(mismatched, 3)}",
             "the config belongs to another checkpoint, or vocabulary or layers were changed",
             "Restore the config.json that belongs to these weights",
         )
