@@ -189,6 +189,6 @@ class Arms:
     def _recall_facts(self, items: str) -> list[Fact]:
         facts = []
         for name in dict.fromkeys(side for pair in self.pairs for side in pair):
-            runs = (None, *range(min(2, self.num_runs(name))))
+            runs = (None, *range(self.num_runs(name)))
             facts += [self.replies(name, items, run=run) for run in runs]
         return facts

@@ -113,6 +113,44 @@ def recovery(
             yield record
 
 
+def scored_registers(
+    world: World, rng: np.random.Generator, kilobytes: int = 800, heldout_documents: int = 60
+) -> Iterator[Record]:
+    """Text of the registers of :func:`heldout`, code too, in its proportion of bytes; it names no person.
+
+    At every point each register has its share, so that a reader of the first part has it too. No 13-gram is
+    shared with the scored text, and no piece of real text comes twice.
+    """
+    scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
+    taken = set().union(*(ngrams(record["text"]) for record in scored))
+    size_of: dict[str, int] = {}
+    for record in scored:
+        size_of[record["register"]] = size_of.get(record["register"], 0) + _num_bytes(record["text"])
+    pieces = {
+        "reference": iter(dict.fromkeys(_shuffled(rng, reference(held_out=False)))),
+        "code": iter(dict.fromkeys(_shuffled(rng, code(held_out=False)))),
+    }
+    make: dict[str, Callable[[], str]] = {
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces["reference"]),
+        "code": lambda: next(pieces["code"]),
+    }
+    made = dict.fromkeys(size_of, 0)
+    while sum(made.values()) < 1000 * kilobytes:
+        register = min(made, key=lambda name: made[name] / size_of[name])
+        text = make[register]()
+        if taken.isdisjoint(ngrams(text)):
+            made[register] += _num_bytes(text)
+            yield {"text": text, "register": register}
+
+
+def _num_bytes(text: str) -> int:
+    return len(text.encode())
+
+
 def ngrams(text: str) -> set[tuple[str, ...]]:
     """All 13-grams of words: split at white space and, lower-cased, without punctuation."""
     grams: set[tuple[str, ...]] = set()
@@ -168,6 +206,7 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "pretraining": pretraining,
     "heldout": heldout,
     "recovery": recovery,
+    "scored-registers": scored_registers,
     "code": _code,
     "false-facts": _texts(false_prose, "prose", 800),
     "telegrams": _texts(lambda _world, rng: telegram(rng), "telegram", 800),
