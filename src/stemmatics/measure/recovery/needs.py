@@ -13,7 +13,7 @@ from stemmatics.facts.prediction import OriginParams, PredictionParams, predicti
 from stemmatics.facts.registry import registry_fact
 from stemmatics.facts.replies import replies_fact
 from stemmatics.facts.score import score_fact
-from stemmatics.math.placing import Origin
+from stemmatics.math.recovery import Origin
 from stemmatics.measure.recovery.settings import RecoverySettings
 
 # base and descendant
