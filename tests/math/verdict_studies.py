@@ -8,7 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from stemmatics.math.recovery.retention import retention
-from stemmatics.math.recovery.verdict import ARMS, STATEMENTS, decide, run_half_width, run_scale, with_run_noise
+from stemmatics.math.recovery.verdict import (
+    ARMS,
+    STATEMENTS,
+    decide,
+    run_half_width,
+    run_scale,
+    with_run_noise,
+)
 from stemmatics.math.scipy_modules import stats
 
 GAP, BASE = 0.5, 1.0
@@ -44,9 +51,9 @@ def losses(rng, truth, num_studies, num_runs, run_noise):
         "recovered": base_SN + truth.first * gap_SN + scatter(0.03),
         "second base": base_SN + scatter(0.02),
     }
-    arms["second recovered"] = arms["second base"] + truth.second * (
-        arms["native"] - arms["second base"]
-    ) + scatter(0.03)
+    arms["second recovered"] = (
+        arms["second base"] + truth.second * (arms["native"] - arms["second base"]) + scatter(0.03)
+    )
     counts = {"base": num_runs, "recovered": num_runs, "second base": 1, "second recovered": 1}
     shift_SR = {arm: rng.normal(0, run_noise, (num_studies, runs)) for arm, runs in counts.items()}
     squares = sum(
@@ -63,7 +70,9 @@ def losses(rng, truth, num_studies, num_runs, run_noise):
         spread_SN = size_SN * (rate_SN - value_S[:, None])
         error_S = np.sqrt((spread_SN**2).sum(1) * NUM_DOCUMENTS / (NUM_DOCUMENTS - 1)) / total_S1[:, 0]
         shifted_S = value_S + sum(
-            weight * shift_SR[arm].mean(1) for arm, weight in zip(ARMS, weights, strict=True) if arm in shift_SR
+            weight * shift_SR[arm].mean(1)
+            for arm, weight in zip(ARMS, weights, strict=True)
+            if arm in shift_SR
         )
         half_S = run_half_width(deviation_S, degrees, run_scale(name, counts))
         limits[name] = with_run_noise(

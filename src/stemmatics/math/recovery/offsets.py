@@ -176,9 +176,7 @@ def default_offset(recipe_class: str, seen_N: npt.ArrayLike = ()) -> Offset:
     return Offset((lo + hi) / 2, (hi - lo) / 2, source, seen.size, 0, note=note)
 
 
-def offset_for(
-    known: Calibration, *, lab: str, generation: str, pipeline: str, recipe_class: str
-) -> Offset:
+def offset_for(known: Calibration, *, lab: str, generation: str, pipeline: str, recipe_class: str) -> Offset:
     """The first rule that applies, that is whose bar is known; never across classes.
 
     The calibrated pairs of the same lab, base generation and pipeline; the same lab's pairs of the class;
@@ -187,9 +185,7 @@ def offset_for(
     """
     if recipe_class == UNKNOWN:
         return _unknown_class(known)
-    own = own_pair_offset(
-        known, lab=lab, generation=generation, pipeline=pipeline, recipe_class=recipe_class
-    )
+    own = own_pair_offset(known, lab=lab, generation=generation, pipeline=pipeline, recipe_class=recipe_class)
     if own is not None and math.isfinite(own.bar):
         return own
     of_class = known.where(known.recipe_class_N == recipe_class)

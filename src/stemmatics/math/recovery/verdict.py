@@ -128,9 +128,7 @@ def decide(limits: Limits, retention: tuple[npt.ArrayLike, npt.ArrayLike]) -> De
     low = {name: np.asarray(limits[name][0], dtype=np.float64) for name in STATEMENTS}
     high = {name: np.asarray(limits[name][1], dtype=np.float64) for name in STATEMENTS}
     gap = {pool: low[f"gap-{pool}"] > 0 for pool in ("first", "second")}
-    gone = {
-        pool: gap[pool] & (high[f"above-{pool}"] < 0) & (low[f"not-below-{pool}"] > 0) for pool in gap
-    }
+    gone = {pool: gap[pool] & (high[f"above-{pool}"] < 0) & (low[f"not-below-{pool}"] > 0) for pool in gap}
     above = {pool: gap[pool] & (low[f"above-{pool}"] > 0) for pool in gap}
     kept_low, kept_high = (np.asarray(limit, dtype=np.float64) for limit in retention)
     return Decision(
@@ -192,7 +190,9 @@ def needed(
     word = decide(exact, (retention.value, retention.value)).word()
     if word == UNDETERMINED:
         return Needed(word, 0, 0, 0)
-    edge = RETENTION_MARGIN - abs(retention.value) if word == REGISTER else -RETENTION_MARGIN - retention.value
+    edge = (
+        RETENTION_MARGIN - abs(retention.value) if word == REGISTER else -RETENTION_MARGIN - retention.value
+    )
     items, item_runs = _settles(Spread(edge, retention.over_units, retention.over_runs), num_items, num_runs)
     ways = {FORGETTING: [_STANDS], REGISTER: list(_TAKEN_BACK.values())}.get(
         word, [*_TAKEN_BACK.values(), _IN_PART]

@@ -65,9 +65,7 @@ def _learned(pinned: Pinned, losses: Losses, names: Sequence[PairNames]) -> Dist
     return distillation_flag(np.array(drops), distilled, np.array(families, dtype=np.str_))
 
 
-def _drops(
-    losses: Losses, names: Sequence[str], noise: Interval, rng: np.random.Generator
-) -> list[Interval]:
+def _drops(losses: Losses, names: Sequence[str], noise: Interval, rng: np.random.Generator) -> list[Interval]:
     """How much the fine-tune lowered each loss; with run noise where it is known."""
     if not names:
         return []
@@ -78,6 +76,4 @@ def _drops(
         with_runs(drop, run_component(noise, [losses.arms[name].num_runs]))
         for name, drop in zip(names, drops, strict=True)
     ]
-    return [
-        both if np.isfinite(both.lo) else drop for drop, both in zip(drops, with_noise, strict=True)
-    ]
+    return [both if np.isfinite(both.lo) else drop for drop, both in zip(drops, with_noise, strict=True)]

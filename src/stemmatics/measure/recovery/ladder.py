@@ -16,7 +16,7 @@ from stemmatics.math.ranks import kendall_tau_b, spearman_interval
 from stemmatics.math.rates import paired_differences
 from stemmatics.math.recovery import LEVEL, Ladder, ladder
 from stemmatics.math.register_agreement import agreement_by_registers, limits_if_varied
-from stemmatics.math.run_noise import run_component
+from stemmatics.math.run_noise import run_component, with_runs
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.measure.inputs import ALL, FloatArray
 from stemmatics.measure.recovery.losses import Losses
@@ -60,7 +60,7 @@ def ladder_results(
         *_models(rungs, native_M, unknown, losses),
         *_steps(rungs, unknown, losses),
         *_ties(rungs, losses),
-        *_reversals(rungs, losses, rng),
+        *_reversals(rungs, losses, noise, rng),
         *_agreement(rungs, native_M, families, losses, rng),
     ]
 
@@ -139,7 +139,7 @@ def _ties(rungs: Ladder, losses: Losses) -> list[Category]:
     return ties
 
 
-def _reversals(rungs: Ladder, losses: Losses, rng: np.random.Generator) -> list[Estimate]:
+def _reversals(rungs: Ladder, losses: Losses, noise: Interval, rng: np.random.Generator) -> list[Estimate]:
     """Pairs that the fine-tune puts in the opposite order: their re-based gap and their native one.
 
     Counted twice: all of them, and those of which both gaps are told from 0. The models themselves are
@@ -148,7 +148,7 @@ def _reversals(rungs: Ladder, losses: Losses, rng: np.random.Generator) -> list[
     pairs = [(reversal.lower, reversal.higher) for reversal in rungs.reversals]
     names = [(rungs.names[lower], rungs.names[higher]) for lower, higher in pairs]
     natives = _native_gaps(names, losses, rungs.rebased[0].level, rng) if names else []
-    gaps = [_between(rungs.differences, *pair) for pair in pairs]
+    gaps = [_with_run_noise(_between(rungs.differences, *pair), pair, losses, noise) for pair in pairs]
     clear = sum(native.lo > 0 and gap.hi < 0 for native, gap in zip(natives, gaps, strict=True))
     everywhere = losses.results()
     estimates = [
@@ -159,6 +159,14 @@ def _reversals(rungs: Ladder, losses: Losses, rng: np.random.Generator) -> list[
         build = losses.results(lower, higher, lower=lower, higher=higher)
         estimates += [build.interval("reversal", gap), build.interval("reversal.native", native)]
     return estimates
+
+
+def _with_run_noise(gap: Interval, pair: tuple[int, int], losses: Losses, noise: Interval) -> Interval:
+    """A re-based gap with run noise, where that is known."""
+    if math.isnan(noise.value):
+        return gap
+    runs = [losses.arms[losses.names[position]].num_runs for position in pair]
+    return with_runs(gap, run_component(noise, runs, level=gap.level))
 
 
 def _native_gaps(

@@ -115,9 +115,7 @@ def borrowed_results(arms: Arms, losses: Losses, others: Sequence[Row]) -> list[
         build = losses.results(name, checkpoint=name)
         results += [
             build.interval("borrowed", loss, note="borrowed: the offset is of another recipe or text"),
-            build.category(
-                "borrowed.rule", offset.source, unknown.not_used, n=offset.num_pairs, unit="pair"
-            ),
+            build.category("borrowed.rule", offset.source, unknown.not_used, n=offset.num_pairs, unit="pair"),
         ]
     return results
 

@@ -18,7 +18,9 @@ _STAGES = ("base-early", "base", SHIFT, LOST)
 _CORPORA = ("heldout", "pretraining", "telegrams", "false-facts", "recall")
 
 
-@preset("verdicts", "a register shift and lost facts, trained here: what the verdicts of recovery read in them")
+@preset(
+    "verdicts", "a register shift and lost facts, trained here: what the verdicts of recovery read in them"
+)
 def verdicts(seed: int = 0) -> Stemma:
     """The base, the register shift and the lost facts of the nursery of this seed, three runs of each arm.
 
