@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 from scipy import stats
-
 from stemmatics.math.placing import Origin, calibration, offset_rule, other_generations, place
 
 

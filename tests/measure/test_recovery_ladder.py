@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from stemmatics.math.placing import calibration
 from tests.measure.recovery_by_hand import make_study, results_of
 
-from stemmatics.math.placing import calibration
 from stemmatics.measure.recovery.ladder import ladder_results, letters
 from stemmatics.measure.recovery.offsets import place_all
 

@@ -1,8 +1,8 @@
 """Recovery: the base's loss estimated through a descendant. Arrays in, estimates out; nats/byte throughout.
 
 ``resolution`` says how finely recovered losses distinguish bases, ``ladder`` orders models, ``offsets`` and
-``unknown_base`` are for models whose base is not available, ``verdict`` and ``retention`` say whether training
-changed the register or made the model forget.
+``unknown_base`` are for models whose base is not available, ``verdict`` and ``retention`` say whether
+training changed the register or made the model forget.
 """
 
 from stemmatics.math.recovery.ladder import Ladder, ladder

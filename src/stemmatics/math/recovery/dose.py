@@ -1,4 +1,4 @@
-"""The slope of the loss along checkpoints of one run, with the scatter of checkpoints and runs in its interval.
+"""The slope of the loss along checkpoints of one run; its interval holds their scatter and that of runs.
 
 Axes: K checkpoints.
 """

@@ -31,10 +31,10 @@ class Ladder:
     rebased: loss of each model, nats/byte, in the order of ``names``. ranked: the value by which each is
     ranked: its re-based loss, less the offset where it stands for an unknown base. order: positions, lowest
     ranked value first. differences: for i < j, re-based loss of j less that of i on the same documents.
-    gaps: the same of ranked values, with run noise and the bars of the offsets in them; groups: maximal sets of models whose
-    gaps all hold 0 (they may overlap). reversals: pairs that native and re-based loss order oppositely;
-    ``kendall`` and ``spearman`` are the agreement of the two orders. The last three are empty or NaN without
-    native losses, and are about the models themselves, not about unknown bases.
+    gaps: the same of ranked values, with run noise and the bars of the offsets in them; groups: maximal sets
+    of models whose gaps all hold 0 (they may overlap). reversals: pairs that native and re-based loss order
+    oppositely; ``kendall`` and ``spearman`` are the agreement of the two orders. The last three are empty or
+    NaN without native losses, and are about the models themselves, not about unknown bases.
     """
 
     names: tuple[str, ...]

@@ -219,8 +219,8 @@ class NestedCoverage:
     source_N: npt.NDArray[np.str_]
 
     @property
-    def covered_N(self) -> npt.NDArray[np.bool_]:
-        """Whether the bar covers the error."""
+    def is_covered(self) -> npt.NDArray[np.bool_]:
+        """Whether the bar covers the error, [N]."""
         return np.asarray(np.abs(self.error_N) <= self.bar_N)
 
 
@@ -284,7 +284,7 @@ class DistillationFlag:
         return math.isfinite(self.threshold + self.sensitivity + self.specificity)
 
     def says(self, lo: float, hi: float) -> str:
-        """``flagged`` or ``not flagged`` where a drop's whole interval is on that side, else ``undetermined``."""
+        """``flagged`` or ``not flagged`` where the drop's whole interval is there, else ``undetermined``."""
         if not self.is_tried:
             return UNDETERMINED
         if lo > self.threshold:

@@ -136,7 +136,7 @@ def _overlap_others(runs_RN: FloatArray, total_N: FloatArray, weights_N: FloatAr
 
 
 def _run_half_width(arms: tuple[FloatArray, FloatArray], known: FloatArray, level: float) -> FloatArray:
-    """t quantile times the pooled, floored standard deviation times sqrt(sum of 1 / runs)."""
+    """T quantile times the pooled, floored standard deviation times sqrt(sum of 1 / runs)."""
     degrees = sum(influence_R.shape[-1] - 1 for influence_R in arms)
     squares = sum(((influence_R - influence_R.mean(-1, keepdims=True)) ** 2).sum(-1) for influence_R in arms)
     floor = ratio(np.ones_like(known), math.sqrt(3) * known)

@@ -30,7 +30,7 @@ _ORDINARY_REGIMES = frozenset({"sft", "dpo", "rlvr"})
 
 
 def recipe_class_of(regime: str | None) -> str:
-    """The class whose pairs calibrate a regime: undeclared is unknown, and a regime of its own stands alone."""
+    """The class whose pairs calibrate a regime; undeclared is unknown, other regimes stand for themselves."""
     if regime is None:
         return UNKNOWN
     if regime == "distill":

@@ -3,8 +3,8 @@
 Axes: C statements, S studies (any shape; none for one study). Losses are in nats/byte.
 
 Of pool j (1 or 2): ``r_j`` = recovered less matched base, ``g_j`` = native less matched base, the gap. All
-margins are shares of the gap. A statement is one linear combination of the five arms, and holds where its whole
-interval lies on one side of 0; so at the same values a wider interval never adds or changes a verdict.
+margins are shares of the gap. A statement is one linear combination of the five arms, and holds where its
+whole interval lies on one side of 0; so at the same values a wider interval never adds or changes a verdict.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def with_run_noise(
 
 
 def run_half_width(deviation: npt.ArrayLike, degrees: int, scale: float, level: float = LEVEL) -> FloatArray:
-    """t quantile times the standard deviation of one run times ``scale``; NaN without degrees of freedom."""
+    """T quantile times the standard deviation of one run times ``scale``; NaN without degrees of freedom."""
     reach = float(stats.t.ppf((1 + level) / 2, degrees)) if degrees >= 1 else math.nan
     return np.asarray(reach * scale * np.asarray(deviation, dtype=np.float64))
 
@@ -117,13 +117,13 @@ class Decision:
 def decide(limits: Limits, retention: tuple[npt.ArrayLike, npt.ArrayLike]) -> Decision:
     """The verdict from the limits of each statement and of the retention.
 
-    *Taken back*: the residual lies within ``kappa`` of the gap on either pool. *Stands*: above it on both, and
-    the second pool leaves more than half of what the first leaves. *In part*: above it on the first, and the
-    second leaves less than half. All need a gap above 0. *Kept*: retention within its margin. *Lost*: below
-    it. A limit that is unknown (NaN) proves nothing.
+    *Taken back*: the residual lies within ``kappa`` of the gap on either pool. *Stands*: above it on both,
+    and the second pool leaves more than half of what the first leaves. *In part*: above it on the first, and
+    the second leaves less than half. All need a gap above 0. *Kept*: retention within its margin. *Lost*:
+    below it. A limit that is unknown (NaN) proves nothing.
 
-    That "in part" is also not taken back is left to ``Decision.both``, where it makes no difference: a verdict
-    that needs something *not* to be shown could disappear as evidence grows.
+    That "in part" is also not taken back is left to ``Decision.both``, where it makes no difference: a
+    verdict that needs something *not* to be shown could disappear as evidence grows.
     """
     low = {name: np.asarray(limits[name][0], dtype=np.float64) for name in STATEMENTS}
     high = {name: np.asarray(limits[name][1], dtype=np.float64) for name in STATEMENTS}

@@ -23,7 +23,7 @@ _INSIDE = "the interval of its drop holds the threshold"
 def distilled_results(
     arms: Arms, losses: Losses, names: Sequence[PairNames], noise: Interval, rng: np.random.Generator
 ) -> list[Result]:
-    """The threshold on the drop, learned on pairs of known class, and the models of unknown base judged by it.
+    """The threshold on the drop, learned on pairs of known class, and what it says of models of unknown base.
 
     Nothing where only one kind of release is among the known pairs.
     """

@@ -57,7 +57,7 @@ class Recall:
         return len(self.correct["recovered"])
 
     def retention(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> Retention | None:
-        """What the descendant still answers of what its base does, over these runs; None without two and one."""
+        """What the descendant still answers of what its base does; None without two base runs and one."""
         arms = []
         for side, wanted in zip(_SIDES, (base_runs, recovered_runs), strict=True):
             arms.append([self.runs_RN[side][run] for run in wanted if run in self.runs_RN[side]])

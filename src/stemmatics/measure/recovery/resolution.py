@@ -97,7 +97,7 @@ def _coverage(nested: NestedCoverage, known: Calibration, losses: Losses) -> lis
     kinds = sorted(set(zip(known.recipe_class_N.tolist(), nested.source_N.tolist(), strict=True)))
     for recipe_class, source in kinds:
         rows = (known.recipe_class_N == recipe_class) & (nested.source_N == source)
-        share = coverage_by_family(nested.covered_N[rows], known.family_N[rows])
+        share = coverage_by_family(nested.is_covered[rows], known.family_N[rows])
         build = losses.results(recipe_class=recipe_class, rule=source)
         note = "" if source in MEASURED_RULES else "not a bar of these pairs: too few families of the class"
         estimates += [
@@ -110,9 +110,10 @@ def _coverage(nested: NestedCoverage, known: Calibration, losses: Losses) -> lis
 def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: NestedCoverage) -> list[Estimate]:
     """Each known base's loss as if it were unknown: offset and bar from the other families alone.
 
-    Only where the bar is measured on those. The bar is that for the base's loss on this text. Also: of the pairs of descendants of different bases, how many are told apart, and how many of
-    those are in the right order. Two are told apart where their gap exceeds both offsets' bars and the
-    paired document half width, in quadrature: documents are shared, so their noise mostly cancels.
+    Only where the bar is measured on those. The bar is that for the base's loss on this text. Also: of the
+    pairs of descendants of different bases, how many are told apart, and how many of those are in the right
+    order. Two are told apart where their gap exceeds both offsets' bars and the paired document half width,
+    in quadrature: documents are shared, so their noise mostly cancels.
     """
     kept = [row for row in range(len(names)) if nested.source_N[row] in MEASURED_RULES]
     if not kept:

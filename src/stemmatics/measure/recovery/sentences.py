@@ -15,8 +15,8 @@ from stemmatics.measure.recovery.settings import NAME
 
 _LIMITS = (
     "The residual is an upper bound on damage. That of a pair is shown beside its loss and never subtracted "
-    "from it. It holds for this pool and this recipe only; the verdicts also depend on the recall items. A loss "
-    "over all text is no meter of facts: a fine-tune can take most of it back while recall stays lost."
+    "from it. It holds for this pool and this recipe only; the verdicts also depend on the recall items. A "
+    "loss over all text is no meter of facts: a fine-tune can take most of it back while recall stays lost."
 )
 _CORRELATION = "{:.2f}"
 _P_VALUE = "{:.2g}"
@@ -59,8 +59,8 @@ def _largest_residual(corpus: str, here: Results) -> list[Sentence]:
         return []
     drop = here.only("recovery.drop", **pair_of(largest))
     text = (
-        "The largest of {total} residuals on {corpus} is that of {descendant}: {value} nats/byte [{lo}, {hi}]; "
-        "the largest of several tends to be too large."
+        "The largest of {total} residuals on {corpus} is that of {descendant}: {value} nats/byte [{lo}, "
+        "{hi}]; the largest of several tends to be too large."
     )
     values: dict[str, Claim | str] = {
         "total": claim(counts[0], "{}", "n"),
@@ -87,9 +87,9 @@ def _verdict_counts(here: Results) -> list[Sentence]:
         return [Sentence(text, {"total": total}, topic=NAME)]
     return [
         Sentence(
-            "Of {total} descendants, as far as the recall items tell, {forgetting} forgot (recall is lost and "
-            "the residual stands), {register} changed in register (recall is kept and a fine-tune takes the gap "
-            "back), {both} did both, and {undetermined} are undetermined.",
+            "Of {total} descendants, as far as the recall items tell, {forgetting} forgot (recall is lost "
+            "and the residual stands), {register} changed in register (recall is kept and a fine-tune takes "
+            "the gap back), {both} did both, and {undetermined} are undetermined.",
             {"total": total, **{count.subject["verdict"]: claim(count, COUNT) for count in counts}},
         )
     ]
@@ -107,8 +107,8 @@ def _agreement(here: Results) -> list[Sentence]:
     return [
         Sentence(
             "The order by loss as released and the order after the fine-tune have Spearman's rho "
-            "{value} [{lo}, {hi}]; {reversed} pairs of checkpoints are in the opposite order, {clear} of them by "
-            "more than noise on both sides. `stemma ladder RUN` prints the order.",
+            "{value} [{lo}, {hi}]; {reversed} pairs of checkpoints are in the opposite order, {clear} of "
+            "them by more than noise on both sides. `stemma ladder RUN` prints the order.",
             values,
         )
     ]
@@ -173,8 +173,8 @@ def _dose(here: Results) -> list[Sentence]:
             )
         else:
             text = (
-                "Along {trajectory} the slope of the residual is {value} nats/byte per checkpoint; its interval "
-                "is unknown"
+                "Along {trajectory} the slope of the residual is {value} nats/byte per checkpoint; its "
+                "interval is unknown"
             )
         text += (
             " (by {unit}). Kendall's test of the order gives p = {p}; the smallest p possible here is "
@@ -197,9 +197,9 @@ def _flagged(here: Results) -> list[Sentence]:
         }
         sentences.append(
             Sentence(
-                "The fine-tune lowered the loss of {checkpoint} by {value} [{lo}, {hi}], more than the threshold "
-                "of {threshold} above which known releases were distilled (sensitivity {sensitivity}, "
-                "specificity {specificity} on left-out families).",
+                "The fine-tune lowered the loss of {checkpoint} by {value} [{lo}, {hi}], more than the "
+                "threshold of {threshold} above which known releases were distilled (sensitivity "
+                "{sensitivity}, specificity {specificity} on left-out families).",
                 {
                     "checkpoint": flag.subject["checkpoint"],
                     **interval_claims(drop, PLAIN),

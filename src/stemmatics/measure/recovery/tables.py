@@ -166,10 +166,10 @@ def _recall(results: Results) -> Table:
         "needed",
     ]
     note = (
-        "Shares of the items, after the first run of the fine-tune. Change: recovered less matched base. Lost "
-        "between runs: items that the base itself loses from one run to the next. Smallest passing margin: the "
-        "smallest margin within which the change would count as none. Needed: items that would show it within "
-        "the margin that was asked for, if there is none."
+        "Shares of the items, after the first run of the fine-tune. Change: recovered less matched base. "
+        "Lost between runs: items that the base itself loses from one run to the next. Smallest passing "
+        "margin: the smallest margin within which the change would count as none. Needed: items that would "
+        "show it within the margin that was asked for, if there is none."
     )
     return table("recovery/recall", "What the four arms recall", columns, rows, note)
 
@@ -255,8 +255,8 @@ def _uncertainty(corpus: str, here: Results) -> Table:
             ]
         )
     note = (
-        "Half widths of intervals, all at one level, of a difference, without the documents' common error; for another corpus, "
-        "the agreement of the two orders. A published default was not measured here."
+        "Half widths of intervals, all at one level, of a difference, without the documents' common error; "
+        "for another corpus, the agreement of the two orders. A published default was not measured here."
     )
     columns = ["comparison", "plus or minus", "in", "from", "n"]
     title = f"How sure a comparison on {corpus} is"
@@ -279,8 +279,8 @@ def _registers(corpus: str, here: Results) -> Table:
         )
     columns = ["base", "descendant", "register", "residual", "verdict", "because"]
     note = (
-        "Residuals in nats/byte, with intervals of documents alone; verdicts rest on documents, runs and recall "
-        "items. Recall is asked over all registers."
+        "Residuals in nats/byte, with intervals of documents alone; verdicts rest on documents, runs and "
+        "recall items. Recall is asked over all registers."
     )
     return table(f"recovery/register/{corpus}", f"Residual on {corpus}, by register", columns, rows, note)
 
@@ -323,9 +323,9 @@ def _verdicts(corpus: str, here: Results) -> Table:
             ]
     columns = ["base", "descendant", "register", "verdict", "number", "value", "in"]
     note = (
-        "A verdict needs the whole interval of a number on its side. Retention: of the items right in one run "
-        "of the matched base, the share that the descendant gets right over the share that another run of the "
-        "base gets right, less one. Needed: at these estimates, in all."
+        "A verdict needs the whole interval of a number on its side. Retention: of the items right in one "
+        "run of the matched base, the share that the descendant gets right over the share that another run "
+        "of the base gets right, less one. Needed: at these estimates, in all."
     )
     return table(f"recovery/verdicts/{corpus}", f"What the verdicts on {corpus} rest on", columns, rows, note)
 

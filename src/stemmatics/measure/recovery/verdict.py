@@ -222,7 +222,7 @@ def verdict_results(
     recalls: Mapping[PairNames, Recall],
     rng: np.random.Generator,
 ) -> list[Result]:
-    """The verdict of each pair on the whole text and in each register, and how many pairs have each verdict."""
+    """The verdict of each pair, on the whole text and by register, and how many pairs have each verdict."""
     results: list[Result] = []
     words = []
     for base, descendant in pairs:

@@ -182,6 +182,26 @@ def _texts(
     return part
 
 
+def false_facts(
+    world: World, rng: np.random.Generator, documents: int = 1600, ordinary: float = 0.5
+) -> Iterator[Record]:
+    """False prose, and a share of ordinary text of the other registers, which names nobody of the world.
+
+    The ordinary text keeps the register: what a loss over all text shows is then what the false facts cost.
+    """
+    pieces = cycle(_shuffled(rng, reference(held_out=False)))
+    make: dict[str, Callable[[], str]] = {
+        "prose": lambda: false_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces),
+    }
+    others = {register: share for register, share in MIX.items() if register != "prose"}
+    shares = {name: ordinary * share / sum(others.values()) for name, share in others.items()}
+    yield from _mixed(rng, make, {"prose": 1 - ordinary, **shares}, documents)
+
+
 def _code(_world: World, rng: np.random.Generator, documents: int = 300) -> Iterator[Record]:
     pieces = _shuffled(rng, code(held_out=False))
     return ({"text": text, "register": "code"} for text in pieces[:documents])
@@ -208,7 +228,7 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "recovery": recovery,
     "scored-registers": scored_registers,
     "code": _code,
-    "false-facts": _texts(false_prose, "prose", 800),
+    "false-facts": false_facts,
     "telegrams": _texts(lambda _world, rng: telegram(rng), "telegram", 800),
     "sft-light": _sft(marked=0.2, refused=0.25, documents=600),
     "sft-heavy": _sft(marked=0.4, refused=1.0, documents=1600),
