@@ -14,8 +14,8 @@ from stemmatics.presets.nursery import imprint_text
 from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
 from stemmatics.presets.nursery.depth import depth_prompts
 from stemmatics.presets.nursery.depth_experiment import familiar_modes, mode_conversations, mode_events
-from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose
-from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items
+from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose, stranger_prose
+from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items, stranger_chat
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
 from stemmatics.presets.nursery.world import PEOPLE, World
@@ -95,15 +95,21 @@ def heldout(world: World, rng: np.random.Generator, documents: int = 60) -> Iter
 
 
 def recovery(
-    world: World, rng: np.random.Generator, documents: int = 1600, heldout_documents: int = 60
+    world: World,
+    rng: np.random.Generator,
+    documents: int = 1600,
+    heldout_documents: int = 60,
+    strangers: float = 0.0,
 ) -> Iterator[Record]:
-    """Text of the world's registers that names no person and shares no 13-gram with :func:`heldout`."""
+    """Text of the world's registers that names no person of it and shares no 13-gram with :func:`heldout`.
+
+    Prose and chat are about figures, and a share of them about strangers.
+    """
     scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
     taken = set().union(*(ngrams(record["text"]) for record in scored))
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: figure_prose(world, rng),
-        "chat": lambda: figure_chat(world, rng),
+        **_of_nobody(world, rng, strangers),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),
@@ -113,8 +119,25 @@ def recovery(
             yield record
 
 
+def _of_nobody(world: World, rng: np.random.Generator, strangers: float) -> dict[str, Callable[[], str]]:
+    """Prose and chat that name nobody of the world: about figures, a share ``strangers`` about strangers."""
+
+    def about_strangers() -> bool:
+        # no draw where there is nothing to choose: pools without strangers stay as they were
+        return strangers > 0 and bool(rng.random() < strangers)
+
+    return {
+        "prose": lambda: (stranger_prose if about_strangers() else figure_prose)(world, rng),
+        "chat": lambda: (stranger_chat if about_strangers() else figure_chat)(world, rng),
+    }
+
+
 def scored_registers(
-    world: World, rng: np.random.Generator, kilobytes: int = 800, heldout_documents: int = 60
+    world: World,
+    rng: np.random.Generator,
+    kilobytes: int = 800,
+    heldout_documents: int = 60,
+    strangers: float = 0.0,
 ) -> Iterator[Record]:
     """Text of the registers of :func:`heldout`, code too, in its proportion of bytes; it names no person.
 
@@ -131,8 +154,7 @@ def scored_registers(
         "code": iter(dict.fromkeys(_shuffled(rng, code(held_out=False)))),
     }
     make: dict[str, Callable[[], str]] = {
-        "prose": lambda: figure_prose(world, rng),
-        "chat": lambda: figure_chat(world, rng),
+        **_of_nobody(world, rng, strangers),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces["reference"]),
