@@ -144,13 +144,21 @@ def test_no_class_takes_the_pairs_of_another():
     assert (vague.value - vague.bar, vague.value + vague.bar) == (pytest.approx(0.0005), pytest.approx(0.06))
 
 
-def test_what_was_seen_outside_the_published_range_widens_it_and_is_named():
-    known = calibration([0.05, -0.01], ["a", "b"])
-    result = offset(known)
+def test_a_class_of_which_nothing_was_published_takes_the_range_seen():
+    known = calibration([0.08, -0.01], ["a", "b"], ["merge", "merge"])
+    result = offset(known, recipe_class="merge")
     assert (result.source, result.value - result.bar, result.value + result.bar) == (
-        "range seen", pytest.approx(-0.01), pytest.approx(0.05),
+        "range seen", pytest.approx(-0.01), pytest.approx(0.08),
     )  # fmt: skip
-    assert "no bar of known level" in result.note
+    assert "no bar of a known level" in result.note
+
+
+def test_residuals_outside_the_published_range_are_said_beside_it():
+    inside = offset(calibration([0.02], ["a"]))
+    outside = offset(calibration([0.02, 0.09], ["a", "b"]))
+    assert (inside.source, inside.value, inside.bar) == (outside.source, outside.value, outside.bar)
+    assert "lie outside it" in outside.note
+    assert "lie outside it" not in inside.note
 
 
 def test_an_undeclared_class_gets_the_widest():

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from stemmatics.math.placing import calibration
 from tests.measure.recovery_by_hand import make_study, results_of
 
+from stemmatics.math.recovery import calibration
 from stemmatics.measure.recovery.ladder import ladder_results, letters
-from stemmatics.measure.recovery.offsets import place_all
+from stemmatics.measure.recovery.offsets import unknown_bases
+from stemmatics.measure.recovery.pairs import run_noise
 
 NO_PAIRS = calibration([], [])
 # the middle of the published range of ordinary residuals, and of distilled ones
@@ -15,8 +16,9 @@ ORDINARY, DISTILLED = 0.01525, 0.045
 
 def ladder_of(study, known=NO_PAIRS):
     losses = study.losses()
-    placed = place_all(study.arms, losses, known)
-    return results_of(ladder_results(study.arms.pinned, losses, placed, np.random.default_rng(0)))
+    unknown = unknown_bases(study.arms, losses, known)
+    noise = run_noise(losses)
+    return results_of(ladder_results(study.arms.pinned, losses, unknown, noise, np.random.default_rng(0)))
 
 
 def ranks(found):
@@ -54,18 +56,20 @@ def test_a_model_without_its_base_is_ranked_by_the_estimated_loss_of_that_base()
     study.add_arm("distilled", [1.042])
     found = ladder_of(study)
     assert ranks(found) == {"distilled": 1, "low": 2, "sft": 3, "high": 4}
-    placed = found.only("recovery.placed", checkpoint="sft")
-    assert placed.value == pytest.approx(1.04 - ORDINARY)
+    estimated = found.only("recovery.estimated_base", checkpoint="sft")
+    assert estimated.value == pytest.approx(1.04 - ORDINARY)
     # documents are all alike: the bar is half of the published range
-    assert (placed.lo, placed.hi) == pytest.approx((1.04 - 0.03, 1.04 - 0.0005))
-    assert placed.level == 0.9
-    assert found.only("recovery.placed", checkpoint="distilled").value == pytest.approx(1.042 - DISTILLED)
+    assert (estimated.lo, estimated.hi) == pytest.approx((1.04 - 0.03, 1.04 - 0.0005))
+    assert estimated.level == 0.9
+    assert found.only("recovery.estimated_base", checkpoint="distilled").value == pytest.approx(
+        1.042 - DISTILLED
+    )
     assert found.only("recovery.offset", checkpoint="distilled").value == pytest.approx(DISTILLED)
     assert {rule.subject["checkpoint"]: rule.value for rule in found.categories("recovery.rule")} == {
         "sft": "published default",
         "distilled": "published default",
     }
-    assert found.find("recovery.placed", checkpoint="low") is None
+    assert found.find("recovery.estimated_base", checkpoint="low") is None
 
 
 def test_checkpoints_that_cannot_be_distinguished_share_a_letter():

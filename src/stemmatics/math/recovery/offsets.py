@@ -161,18 +161,22 @@ def own_pair_offset(
 
 
 def default_offset(recipe_class: str, seen_N: npt.ArrayLike = ()) -> Offset:
-    """The middle and half width of the published range, widened to the residuals that were seen.
+    """The middle and half width of a range: no 90% bar, and named so.
 
-    A class of which nothing was published takes the whole range, since it may hold distilled models. The
-    source is ``range seen`` where what was seen lies outside what was published. Neither is a 90% bar.
+    Of ordinary and distilled releases the published range; where residuals that were seen lie outside it, the
+    note says so. An unknown class may be distilled, so it takes both ranges. Of a class of which nothing was
+    published it is the range seen, together with both, or these alone where nothing was seen.
     """
     lows, highs = zip(*PUBLISHED_RESIDUALS.values(), strict=True)
     lo, hi = PUBLISHED_RESIDUALS.get(recipe_class, (min(lows), max(highs)))
     seen = np.asarray(seen_N, dtype=np.float64)
+    outside = bool(seen.size) and (seen.min() < lo or seen.max() > hi)
     source, note = PUBLISHED, "published default, not measured on these pairs"
-    if seen.size and (seen.min() < lo or seen.max() > hi):
+    if recipe_class not in {*PUBLISHED_RESIDUALS, UNKNOWN} and seen.size:
         lo, hi = min(lo, float(seen.min())), max(hi, float(seen.max()))
-        source, note = RANGE_SEEN, "published range, widened to the residuals seen; no bar of known level"
+        source, note = RANGE_SEEN, "range seen, with the published ones; no bar of a known level"
+    elif outside:
+        note += "; residuals of these pairs lie outside it"
     return Offset((lo + hi) / 2, (hi - lo) / 2, source, seen.size, 0, note=note)
 
 
