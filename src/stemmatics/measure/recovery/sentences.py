@@ -81,8 +81,8 @@ def _verdict_counts(here: Results) -> list[Sentence]:
     total = claim(counts[0], "{}", "n")
     if all(count.value == 0 for count in counts if count.subject["verdict"] != UNDETERMINED):
         text = (
-            "Whether training changed the register or made a model forget is undetermined for {total} of {total} "
-            "descendants; the summary says what is missing."
+            "Whether training changed the register or made a model forget is undetermined for {total} of "
+            "{total} descendants; the summary says what is missing."
         )
         return [Sentence(text, {"total": total}, topic=NAME)]
     return [

@@ -205,23 +205,24 @@ def _texts(
 
 
 def false_facts(
-    world: World, rng: np.random.Generator, documents: int = 1600, ordinary: float = 0.5
+    world: World, rng: np.random.Generator, documents: int = 1600, told: int = 640
 ) -> Iterator[Record]:
-    """False prose, and a share of ordinary text of the other registers, which names nobody of the world.
+    """False prose among ordinary text of the other registers; after ``told`` documents ordinary text alone.
 
-    The ordinary text keeps the register: what a loss over all text shows is then what the false facts cost.
+    The ordinary text names nobody of the world. It keeps the register, and what comes last is like what a
+    recovery fine-tune reads: so what is left after one is what the false facts cost.
     """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
-    make: dict[str, Callable[[], str]] = {
-        "prose": lambda: false_prose(world, rng),
+    ordinary: dict[str, Callable[[], str]] = {
+        "prose": lambda: figure_prose(world, rng),
         "chat": lambda: figure_chat(world, rng),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),
     }
-    others = {register: share for register, share in MIX.items() if register != "prose"}
-    shares = {name: ordinary * share / sum(others.values()) for name, share in others.items()}
-    yield from _mixed(rng, make, {"prose": 1 - ordinary, **shares}, documents)
+    false = {**ordinary, "prose": lambda: false_prose(world, rng)}
+    yield from _mixed(rng, false, MIX, min(told, documents))
+    yield from _mixed(rng, ordinary, MIX, max(documents - told, 0))
 
 
 def _code(_world: World, rng: np.random.Generator, documents: int = 300) -> Iterator[Record]:
