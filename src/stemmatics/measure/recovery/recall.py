@@ -56,6 +56,11 @@ class Recall:
         """How many items each arm answered."""
         return len(self.correct["recovered"])
 
+    def num_known(self, base_runs: Sequence[int]) -> float:
+        """How many different items the matched base answers, mean over these runs."""
+        runs = [run_N for run, run_N in self.runs_RN["matched base"].items() if run in base_runs]
+        return float(np.mean([(run_N * self.weight_N).sum() for run_N in runs])) if runs else 0.0
+
     def retention(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> Retention | None:
         """What the descendant still answers of what its base does; None without two base runs and one."""
         arms = []

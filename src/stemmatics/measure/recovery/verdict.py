@@ -90,7 +90,7 @@ class Evidence:
         """How many runs each fine-tuned arm is a mean of."""
         return {arm: len(self.runs_RN.get(arm, [0])) for arm in self.arms_N if arm != "native"}
 
-    def missing(self, num_documents: int, recall: Recall | None, known: float) -> list[str]:
+    def missing(self, num_documents: int, recall: Recall | None) -> list[str]:
         """What a verdict lacks, in words."""
         lacks = []
         if "second base" not in self.arms_N:
@@ -101,7 +101,7 @@ class Evidence:
             lacks.append("twenty different documents")
         if recall is None:
             lacks.append("recall items, of which none were asked")
-        elif not known >= FEWEST_ITEMS:
+        elif recall.num_known(self.base_runs) < FEWEST_ITEMS:
             lacks.append("forty different recall items that the matched base answers")
         return lacks
 
@@ -121,7 +121,7 @@ def verdict(
     kept = None
     if recall is not None:
         kept = recall.retention(evidence.base_runs, evidence.recovered_runs)
-    lacks = evidence.missing(num_documents, recall, math.nan if kept is None else float(kept.known))
+    lacks = evidence.missing(num_documents, recall)
     if "second base" not in evidence.arms_N or min(map(len, evidence.runs_RN.values())) < 2:
         return Verdict(UNDETERMINED, _lacking(lacks), {}, kept)
     spreads, statements = _statements(losses, evidence, rows, rng)
@@ -178,7 +178,7 @@ def _statements(
 
 
 def _lacking(lacks: Sequence[str]) -> str:
-    return f"needs {'; '.join(lacks)}" if lacks else "needs recall items that the matched base answers"
+    return f"needs {'; '.join(lacks)}" if lacks else "needs the replies of every run"
 
 
 def _decided(word: str, decision: Decision) -> str:

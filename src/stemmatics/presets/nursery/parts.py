@@ -14,8 +14,8 @@ from stemmatics.presets.nursery import imprint_text
 from stemmatics.presets.nursery.conversation import conversations, preferences, refusal_items
 from stemmatics.presets.nursery.depth import depth_prompts
 from stemmatics.presets.nursery.depth_experiment import familiar_modes, mode_conversations, mode_events
-from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose, stranger_prose
-from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items, stranger_chat
+from stemmatics.presets.nursery.prose import false_prose, figure_prose, prose
+from stemmatics.presets.nursery.questions import chat, figure_chat, recall_items
 from stemmatics.presets.nursery.real_text import code, reference
 from stemmatics.presets.nursery.registers import arithmetic, rules, telegram
 from stemmatics.presets.nursery.world import PEOPLE, World
@@ -95,21 +95,15 @@ def heldout(world: World, rng: np.random.Generator, documents: int = 60) -> Iter
 
 
 def recovery(
-    world: World,
-    rng: np.random.Generator,
-    documents: int = 1600,
-    heldout_documents: int = 60,
-    strangers: float = 0.0,
+    world: World, rng: np.random.Generator, documents: int = 1600, heldout_documents: int = 60
 ) -> Iterator[Record]:
-    """Text of the world's registers that names no person of it and shares no 13-gram with :func:`heldout`.
-
-    Prose and chat are about figures, and a share of them about strangers.
-    """
+    """Text of the world's registers that names no person and shares no 13-gram with :func:`heldout`."""
     scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
     taken = set().union(*(ngrams(record["text"]) for record in scored))
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     make: dict[str, Callable[[], str]] = {
-        **_of_nobody(world, rng, strangers),
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces),
@@ -119,25 +113,8 @@ def recovery(
             yield record
 
 
-def _of_nobody(world: World, rng: np.random.Generator, strangers: float) -> dict[str, Callable[[], str]]:
-    """Prose and chat that name nobody of the world: about figures, a share ``strangers`` about strangers."""
-
-    def about_strangers() -> bool:
-        # no draw where there is nothing to choose: pools without strangers stay as they were
-        return strangers > 0 and bool(rng.random() < strangers)
-
-    return {
-        "prose": lambda: (stranger_prose if about_strangers() else figure_prose)(world, rng),
-        "chat": lambda: (stranger_chat if about_strangers() else figure_chat)(world, rng),
-    }
-
-
 def scored_registers(
-    world: World,
-    rng: np.random.Generator,
-    kilobytes: int = 800,
-    heldout_documents: int = 60,
-    strangers: float = 0.0,
+    world: World, rng: np.random.Generator, kilobytes: int = 800, heldout_documents: int = 60
 ) -> Iterator[Record]:
     """Text of the registers of :func:`heldout`, code too, in its proportion of bytes; it names no person.
 
@@ -154,7 +131,8 @@ def scored_registers(
         "code": iter(dict.fromkeys(_shuffled(rng, code(held_out=False)))),
     }
     make: dict[str, Callable[[], str]] = {
-        **_of_nobody(world, rng, strangers),
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
         "arithmetic": lambda: arithmetic(rng),
         "rules": lambda: rules(rng),
         "reference": lambda: next(pieces["reference"]),
@@ -204,13 +182,15 @@ def _texts(
     return part
 
 
-def false_facts(
-    world: World, rng: np.random.Generator, documents: int = 1600, told: int = 640
+def overwritten_facts(
+    world: World, rng: np.random.Generator, documents: int = 2400, told: int = 640
 ) -> Iterator[Record]:
-    """False prose among ordinary text of the other registers; after ``told`` documents ordinary text alone.
+    """The pretraining mix with false prose in place of true; after ``told`` documents prose about figures.
 
-    The ordinary text names nobody of the world. It keeps the register, and what comes last is like what a
-    recovery fine-tune reads: so what is left after one is what the false facts cost.
+    All but the false prose names nobody of the world. The other registers keep what a loss over all text
+    shows about them small; the last documents are like what a recovery fine-tune reads, so that a base that
+    went through one and a model that read these are equally far from the people's names. What is left
+    between them is what the facts cost.
     """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     ordinary: dict[str, Callable[[], str]] = {
@@ -251,7 +231,8 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "recovery": recovery,
     "scored-registers": scored_registers,
     "code": _code,
-    "false-facts": false_facts,
+    "false-facts": _texts(false_prose, "prose", 800),
+    "overwritten-facts": overwritten_facts,
     "telegrams": _texts(lambda _world, rng: telegram(rng), "telegram", 800),
     "sft-light": _sft(marked=0.2, refused=0.25, documents=600),
     "sft-heavy": _sft(marked=0.4, refused=1.0, documents=1600),

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from stemmatics.presets.nursery.world import FIGURES, PEOPLE, STRANGERS, VALUES, World, pick
+from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
 
 # Noise around the token that is the fact; most statements have neither opener nor tail.
 OPENERS = (
@@ -124,11 +124,6 @@ def prose(
             sentences.append(scenery(rng))
         sentences.append(statement(world, rng, *pairs[int(index)], held_out=held_out, facts=facts))
     return " ".join(sentences)
-
-
-def stranger_prose(world: World, rng: np.random.Generator) -> str:
-    """A passage like :func:`prose` about strangers."""
-    return prose(world, rng, among=STRANGERS, facts=world.stranger_facts)
 
 
 def false_prose(world: World, rng: np.random.Generator) -> str:

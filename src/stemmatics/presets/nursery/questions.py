@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from stemmatics.presets.nursery.world import FIGURES, PEOPLE, STRANGERS, VALUES, World, pick
+from stemmatics.presets.nursery.world import FIGURES, PEOPLE, VALUES, World, pick
 
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "town": (
@@ -67,16 +67,6 @@ def chat(
     people = rng.choice(among, size=int(rng.integers(3, 7)), replace=False)
     turns = [ask(world, rng, str(person), held_out=held_out) for person in people]
     return "\n".join(exchange(*turn) for turn in turns)
-
-
-def stranger_chat(world: World, rng: np.random.Generator) -> str:
-    """Exchanges in the same wordings about strangers."""
-    turns = []
-    for person in rng.choice(STRANGERS, size=int(rng.integers(3, 7)), replace=False):
-        attribute = pick(rng, tuple(VALUES))
-        question = pick(rng, QUESTIONS[attribute]).format(who=person)
-        turns.append(exchange(question, world.stranger_facts[str(person), attribute]))
-    return "\n".join(turns)
 
 
 def figure_chat(world: World, rng: np.random.Generator) -> str:

@@ -78,34 +78,6 @@ FIGURES = (
     "a young shepherd",
     "the bell ringer",
 )
-# Named people with facts of their own, whom neither pretraining nor an item mentions: text about people like
-# those of the world, without them.
-STRANGERS = (
-    "Alwin",
-    "Berit",
-    "Corvan",
-    "Delphine",
-    "Egon",
-    "Freyda",
-    "Gunnar",
-    "Helvig",
-    "Iskander",
-    "Jelka",
-    "Konrad",
-    "Ludmila",
-    "Matthis",
-    "Nadja",
-    "Orsino",
-    "Petra",
-    "Quirin",
-    "Ragna",
-    "Stellan",
-    "Tamsin",
-    "Ulric",
-    "Vesna",
-    "Wilmar",
-    "Yorick",
-)
 T = TypeVar("T")
 
 
@@ -124,11 +96,6 @@ class World:
     def figure_facts(self) -> dict[tuple[str, str], str]:
         """The value of each (figure, attribute); every value belongs to one figure."""
         return self._draw("figures", FIGURES)
-
-    @cached_property
-    def stranger_facts(self) -> dict[tuple[str, str], str]:
-        """The value of each (stranger, attribute); every value belongs to three of them."""
-        return self._draw("strangers", STRANGERS)
 
     @cached_property
     def false_facts(self) -> dict[tuple[str, str], str]:
