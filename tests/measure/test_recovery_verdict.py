@@ -116,6 +116,12 @@ def test_a_verdict_without_all_it_needs_is_undetermined_and_says_what_is_missing
     assert (found.value, found.reason) == ("undetermined", f"needs {missing}")
 
 
+def test_a_run_that_was_not_asked_is_missing():
+    study = study_of(SHIFTED)
+    del study.rows["replies", "tuned recovered on pool, run 2 asked items"]
+    assert verdict_of(study).reason == "needs the replies of every run"
+
+
 def test_copies_of_runs_of_documents_and_of_items_are_no_evidence():
     study = study_of(SHIFTED, runs=4)
     assert verdict_of(study).value == "register"

@@ -61,6 +61,11 @@ class Recall:
         runs = [run_N for run, run_N in self.runs_RN["matched base"].items() if run in base_runs]
         return float(np.mean([(run_N * self.weight_N).sum() for run_N in runs])) if runs else 0.0
 
+    def lacks_replies(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> bool:
+        """Whether a run was not asked, or its replies failed."""
+        asked = [self.runs_RN[side].keys() for side in _SIDES]
+        return not (asked[0] >= set(base_runs) and asked[1] >= set(recovered_runs))
+
     def retention(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> Retention | None:
         """What the descendant still answers of what its base does; None without two base runs and one."""
         arms = []

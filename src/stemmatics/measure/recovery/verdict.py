@@ -103,6 +103,8 @@ class Evidence:
             lacks.append("recall items, of which none were asked")
         elif recall.num_known(self.base_runs) < FEWEST_ITEMS:
             lacks.append("forty different recall items that the matched base answers")
+        elif recall.lacks_replies(self.base_runs, self.recovered_runs):
+            lacks.append("the replies of every run")
         return lacks
 
 
@@ -178,7 +180,7 @@ def _statements(
 
 
 def _lacking(lacks: Sequence[str]) -> str:
-    return f"needs {'; '.join(lacks)}" if lacks else "needs the replies of every run"
+    return f"needs {'; '.join(lacks)}"
 
 
 def _decided(word: str, decision: Decision) -> str:
