@@ -177,7 +177,8 @@ def default_offset(recipe_class: str, seen_N: npt.ArrayLike = ()) -> Offset:
         source, note = RANGE_SEEN, "range seen, with the published ones; no bar of a known level"
     elif outside:
         note += "; residuals of these pairs lie outside it"
-    return Offset((lo + hi) / 2, (hi - lo) / 2, source, seen.size, 0, note=note)
+    num_pairs = seen.size if source == RANGE_SEEN else 0
+    return Offset((lo + hi) / 2, (hi - lo) / 2, source, num_pairs, 0, note=note)
 
 
 def offset_for(known: Calibration, *, lab: str, generation: str, pipeline: str, recipe_class: str) -> Offset:

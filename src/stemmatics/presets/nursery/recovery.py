@@ -19,13 +19,15 @@ def nano(updates: int) -> dict[str, Any]:
 def recovery_settings(updates: int) -> dict[str, Any]:
     """Two families: a register shift, a loss of facts, and supervised fine-tunes of two strengths.
 
-    The second pool is code, which pretraining never reads.
+    The second pool holds the scored text's registers, code too. One run of each arm is too little for a
+    verdict, which needs three and many more updates: the preset ``verdicts``.
     """
     return {
         "pool": "recovery",
-        "second_pool": "code",
+        "second_pool": "scored-registers",
         "again": ["register-shift", "lost-facts"],
         "recipe": nano(updates),
+        "base_runs": 1,
         "corpora": ["heldout"],
         "scoring": SCORING,
         "checkpoints": [
