@@ -42,7 +42,8 @@ def without_base(table: Table) -> npt.NDArray[np.bool_]:
 
 def origins(table: Table) -> list[Origin]:
     """The declared origin of each row's descendant; what is empty is undeclared, and unique to the row."""
-    columns = {name: table.labels(name, required=False) for name in ("family", "descendant", *DECLARED)}
+    columns = {name: table.labels(name, required=False) for name in ("family", *DECLARED)}
+    columns["descendant"] = table.labels("descendant")
     rows = []
     for row in range(table.num_rows):
         declared = {name: str(columns[name][row]) or None for name in DECLARED}

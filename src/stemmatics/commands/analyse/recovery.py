@@ -96,8 +96,8 @@ def _pairs_by_corpus(known: Table) -> tuple[dict[str, Pairs], dict[str, list[Ori
     origins_on: dict[str, list[Origin]] = {}
     if not known.num_rows:
         return pairs_on, origins_on
-    losses = {name: _in_nats(known, name) for name in LOSSES}
     labels = {name: known.labels(name) for name in LABELS}
+    losses = {name: _in_nats(known, name) for name in LOSSES}
     if known.has("parameters"):
         known.numbers("parameters")
     for corpus in dict.fromkeys(labels["corpus"].tolist()):
