@@ -6,8 +6,8 @@ from typing import Any
 
 from stemmatics.core.recipes import RECIPES
 
-# A window that fits into the 256 positions of every model here, whatever its tokenizer and seed: a token has a
-# byte at least, and the prefix has a position.
+# A window that fits into the 256 positions of every model here, whatever its tokenizer and seed: a token has
+# a byte at least, and the prefix has a position.
 WINDOW_BYTES = 255
 SCORING = {"windows": {"rule": "bytes", "size": WINDOW_BYTES}, "prefix": "always"}
 
