@@ -138,3 +138,32 @@ def test_two_models_have_no_rank_correlation():
     study.add_arm("a", [1.0])
     study.add_arm("b", [1.1])
     assert ladder_of(study).find("recovery.order.spearman") is None
+
+
+def tied(found):
+    return {tie.subject["checkpoint"]: set(tie.value.split()) for tie in found.categories("recovery.tie")}
+
+
+def test_an_estimated_base_is_tied_by_its_bar():
+    """Documents are all alike, so that only bars and run noise can tie."""
+    study = make_study({"low": {"regime": "base"}, "high": {"regime": "base"}, "sft": {"regime": "sft"}})
+    study.add_arm("low", [1.00])
+    study.add_arm("high", [1.03])
+    # its base is estimated at 1.0248 with a bar of .0148: high lies within it, low does not
+    study.add_arm("sft", [1.04])
+    found = ladder_of(study)
+    assert tied(found) == {"sft": {"a"}, "high": {"a"}}
+    step = found.only("recovery.step", lower="sft", higher="high")
+    assert step.hi - step.value == pytest.approx((0.03 - 0.0005) / 2)
+    assert step.level == 0.9
+
+
+def test_models_that_runs_could_have_ordered_otherwise_are_tied():
+    study = make_study({name: {"regime": "base"} for name in "ab"}, runs=2)
+    study.add_arm("a", [0.95, 1.05])
+    study.add_arm("b", [1.00, 1.10])
+    assert set(tied(ladder_of(study))) == {"a", "b"}
+    steady = make_study({name: {"regime": "base"} for name in "ab"}, runs=2)
+    steady.add_arm("a", [0.9999, 1.0001])
+    steady.add_arm("b", [1.0499, 1.0501])
+    assert tied(ladder_of(steady)) == {}

@@ -245,3 +245,30 @@ def test_a_distilled_release_takes_nothing_from_its_lab_s_ordinary_pairs():
     assert rules == {"loose": "own pair", "distilled": "published default"}
     assert found.only("recovery.offset", checkpoint="loose").value == pytest.approx(0.0105)
     assert found.only("recovery.offset", checkpoint="distilled").value == pytest.approx(0.045)
+
+
+def test_where_one_may_be_distilled_two_ordinary_ones_say_nothing():
+    names = [f"f{number}" for number in range(9)]
+    checkpoints = {}
+    for name in names:
+        checkpoints[f"b-{name}"] = {"regime": "base", "family": name}
+        checkpoints[f"d-{name}"] = {"base": f"b-{name}", "regime": "sft"}
+        checkpoints[f"t-{name}"] = {"base": f"b-{name}", "regime": "distill"}
+    study = make_study(checkpoints)
+    ordinary = {name: 0.001 * number for number, name in enumerate(names)}
+    distilled = {name: 0.05 + 0.002 * number for number, name in enumerate(names)}
+    for name in names:
+        study.add_arm(f"b-{name}", [1.0])
+        study.add_arm(f"d-{name}", [1.0 + ordinary[name]])
+        study.add_arm(f"t-{name}", [1.0 + distilled[name]])
+    width = uncertainty_of(study).only("recovery.uncertainty", comparison="other-labs-distilled")
+    gaps = [
+        abs(one - other)
+        for first, second in itertools.combinations(names, 2)
+        for one, other in (
+            (distilled[first], distilled[second]),
+            (ordinary[first], distilled[second]),
+            (distilled[first], ordinary[second]),
+        )
+    ]
+    assert (width.value, width.n) == (pytest.approx(np.quantile(gaps, 0.95)), len(gaps))

@@ -27,13 +27,21 @@ def scatter(seed, size=0.004):
 
 
 def study_of(
-    losses, *, kept=NUM_ITEMS, items=True, runs=3, documents=NUM_DOCUMENTS, groups=None, second=True
+    losses,
+    *,
+    kept=NUM_ITEMS,
+    items=True,
+    runs=3,
+    documents=NUM_DOCUMENTS,
+    groups=None,
+    second=True,
+    copies=1,
 ):
     """A base at 1.0 on both pools (.99 on the second) and a descendant, with every fact."""
     study = make_study(
         {"base": {"regime": "base"}, "tuned": {"base": "base", "regime": "sft"}},
-        num_bytes=[100] * documents,
-        registers=["prose", "code"] * (documents // 2),
+        num_bytes=[100] * documents * copies,
+        registers=["prose", "code"] * (documents // 2) * copies,
         groups=groups,
         runs=runs,
         base_runs=runs,
@@ -41,15 +49,18 @@ def study_of(
         items="items" if items else None,
     )
 
-    def arms(level, seed):
-        return [level + shift + scatter(seed)[:documents] for shift in np.resize(RUNS, runs)]
+    def arm(level, seed):
+        return np.tile(level + scatter(seed)[:documents], copies)
 
-    study.add_arm("base", arms(1.0, 0), second=0.99 + scatter(1)[:documents])
+    def arms(level, seed):
+        return [arm(level + shift, seed) for shift in np.resize(RUNS, runs)]
+
+    study.add_arm("base", arms(1.0, 0), second=arm(0.99, 1))
     study.add_arm(
         "tuned",
         arms(losses["recovered"], 2),
-        native=losses["native"] + scatter(3)[:documents],
-        second=losses["second"] + scatter(4)[:documents],
+        native=arm(losses["native"], 3),
+        second=arm(losses["second"], 4),
     )
     if items:
         for run in (None, *range(runs)):
@@ -136,6 +147,16 @@ def test_copies_of_runs_of_documents_and_of_items_are_no_evidence():
         for number, row in enumerate(rows):
             row["item_id"] = f"item {number % 39}"
     assert verdict_of(few).reason == "needs forty different recall items that the matched base answers"
+
+
+def test_copies_of_documents_change_no_interval():
+    once = results(study_of(SHIFTED))
+    twice = results(study_of(SHIFTED, groups=list(range(NUM_DOCUMENTS)) * 2, copies=2))
+    for statement in once.all("recovery.verdict.statement"):
+        copied = twice[statement.id]
+        assert (copied.value, copied.lo, copied.hi) == pytest.approx(
+            (statement.value, statement.lo, statement.hi)
+        )
 
 
 def test_runs_that_agree_to_the_last_digit_in_a_register_say_nothing_of_others():
