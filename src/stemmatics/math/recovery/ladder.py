@@ -80,13 +80,7 @@ def ladder(
         level: of the intervals; each difference has this level, not all jointly.
         num_resamples: 10,000 unless there is a reason.
     """
-    nll_DM, bytes_D = np.asarray(nll_sum_DM, dtype=np.float64), np.asarray(num_bytes_D, dtype=np.float64)
-    if nll_DM.ndim != 2 or nll_DM.shape != (bytes_D.size, len(names)):
-        raise UserError(
-            f"losses of shape {nll_DM.shape} for {bytes_D.size} documents and {len(names)} models",
-            "a ladder is made from every model's loss on every document",
-            "score all models on the same documents",
-        )
+    nll_DM, bytes_D = _losses_of(names, nll_sum_DM, num_bytes_D)
     settings: Settings = {
         "rng": rng, "groups": document_groups, "level": level, "num_resamples": num_resamples
     }  # fmt: skip
@@ -99,13 +93,7 @@ def ladder(
     rebased_M = np.array([interval.value for interval in rebased])
     offsets_M, bars_M = (np.broadcast_to(each, rebased_M.shape) for each in (offset_M, bar_M))
     ranked_M = rebased_M - offsets_M
-    runs = run_half_widths or {}
-    gaps = {
-        (i, j): _with_offsets(
-            difference, float(offsets_M[j] - offsets_M[i]), (bars_M[i], bars_M[j], runs.get((i, j), 0.0))
-        )
-        for (i, j), difference in differences.items()
-    }
+    gaps = _gaps(differences, offsets_M, bars_M, run_half_widths or {})
     order = tuple(int(m) for m in np.argsort(ranked_M, kind="stable"))
     groups = tuple(indistinguishable_groups(ranked_M, gaps))
     native_M = np.full(len(names), np.nan) if native_loss_M is None else np.asarray(native_loss_M)
@@ -121,6 +109,34 @@ def ladder(
         kendall_tau_b(native_M, rebased_M),
         spearman(native_M, rebased_M),
     )
+
+
+def _losses_of(
+    names: Sequence[str], nll_sum_DM: npt.ArrayLike, num_bytes_D: npt.ArrayLike
+) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    nll_DM, bytes_D = np.asarray(nll_sum_DM, dtype=np.float64), np.asarray(num_bytes_D, dtype=np.float64)
+    if nll_DM.ndim != 2 or nll_DM.shape != (bytes_D.size, len(names)):
+        raise UserError(
+            f"losses of shape {nll_DM.shape} for {bytes_D.size} documents and {len(names)} models",
+            "a ladder is made from every model's loss on every document",
+            "score all models on the same documents",
+        )
+    return nll_DM, bytes_D
+
+
+def _gaps(
+    differences: Mapping[tuple[int, int], Interval],
+    offset_M: npt.NDArray[np.generic],
+    bar_M: npt.NDArray[np.generic],
+    runs: Mapping[tuple[int, int], float],
+) -> dict[tuple[int, int], Interval]:
+    """The differences of ranked values, with bars and run noise in them."""
+    return {
+        (i, j): _with_offsets(
+            difference, float(offset_M[j] - offset_M[i]), (bar_M[i], bar_M[j], runs.get((i, j), 0.0))
+        )
+        for (i, j), difference in differences.items()
+    }
 
 
 def _with_offsets(difference: Interval, shift: float, bars: tuple[float, ...]) -> Interval:
