@@ -7,8 +7,10 @@ from stemmatics.presets.nursery.verdicts import LOST, SHIFT
 from stemmatics.study.run import run
 
 pytestmark = pytest.mark.known
-# The recipe and the share of the gap were looked at on 0 and 1, the lost facts were planted on 2.
-SEEDS = (3, 4)
+# The recipe and the share of the gap were looked at on 0 and 1, the lost facts were planted on 2. The base of 4
+# is no test bed: it recalls .73 as trained, under the nursery's own gate.
+SEEDS = (3, 5)
+BASE_RECALL = 0.8
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -16,6 +18,8 @@ def test_a_register_shift_reads_register_and_lost_facts_forgetting_where_they_ar
     outcome = run(preset("verdicts", seed=seed), tmp_path / "run")
     assert outcome.failures == {}
     results = outcome.content.results
+    base = results.all("recovery.recall", arm="native base")[0]
+    assert base.value >= BASE_RECALL, "no test bed"
     whole = {each.subject["descendant"]: each for each in results.categories("recovery.verdict")}
     prose = {
         each.subject["descendant"]: each
