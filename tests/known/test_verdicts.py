@@ -7,8 +7,8 @@ from stemmatics.presets.nursery.verdicts import LOST, SHIFT
 from stemmatics.study.run import run
 
 pytestmark = pytest.mark.known
-# The recipe and the share of the gap were looked at on 0 and 1, the lost facts were planted on 2. The base of 4
-# is no test bed: it recalls .73 as trained, under the nursery's own gate.
+# The recipe and the share of the gap were looked at on 0 and 1, lost facts were planted on 2. The base of 4
+# is no test bed: it recalls .73 as trained, under the gate of the nursery.
 SEEDS = (3, 5)
 BASE_RECALL = 0.8
 
