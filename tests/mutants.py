@@ -60,11 +60,11 @@ KNOWN = [
         "tests/measure/test_prior.py",
     ),
     (
-        "the run-noise test multiplied by ten",
-        "measure/recovery/pairs.py",
-        "abs(self.documents.value) <= self.runs.hi",
-        "abs(self.documents.value) <= 10 * self.runs.hi",
-        "tests/measure/test_recovery_pairs.py",
+        "a verdict from runs that all came out alike",
+        "measure/recovery/verdict.py",
+        "math.sqrt(squares / degrees) if squares else math.nan",
+        "math.sqrt(squares / degrees)",
+        "tests/measure/test_recovery_verdict.py",
     ),
     (
         "the sqrt(2) of two releases dropped",

@@ -20,7 +20,7 @@ from stemmatics.math.recovery import (
     size_slope_by_family,
     weighted,
 )
-from stemmatics.math.recovery.resolution import delta95, lofo90, misorder
+from stemmatics.math.recovery.resolution import delta95, lofo, misorder
 from stemmatics.math.seeds import family_bootstrap, family_means
 
 counts_and_values = st.lists(
@@ -81,7 +81,7 @@ def test_lofo90_leaves_all_copies_of_a_family_out():
     pairs = made_pairs(1)
     counts = resamples(pairs)
     r, f = pairs.recovered_N - pairs.matched_base_N, pairs.family_N
-    for b, result in enumerate(lofo90(pairs)(counts)):
+    for b, result in enumerate(lofo(pairs, 0.90)(counts)):
         rows = repeated(pairs, counts[b])
         drawn = {name: counts[b][f == name][0] for name in np.unique(f)}
         errors = []
@@ -112,9 +112,9 @@ def test_weighted_statistics_are_those_of_repeated_values(rows, q):
 def test_chunks_change_nothing(monkeypatch):
     pairs = made_pairs(2)
     counts = resamples(pairs)
-    whole = [f(counts) for f in (delta95(pairs), lofo90(pairs), misorder(pairs, 0.0, 0.08))]
+    whole = [f(counts) for f in (delta95(pairs), lofo(pairs, 0.90), misorder(pairs, 0.0, 0.08))]
     monkeypatch.setattr(weighted, "CHUNK_ELEMENTS", 1)
-    parts = [f(counts) for f in (delta95(pairs), lofo90(pairs), misorder(pairs, 0.0, 0.08))]
+    parts = [f(counts) for f in (delta95(pairs), lofo(pairs, 0.90), misorder(pairs, 0.0, 0.08))]
     assert np.allclose(whole, parts, rtol=1e-13, equal_nan=True)
 
 
@@ -269,7 +269,7 @@ def test_known_residual_noise_gives_its_delta95_and_lofo90():
     )  # fmt: skip
     counts = np.ones((1, n))
     assert delta95(pairs)(counts)[0] == pytest.approx(1.959964 * s * math.sqrt(2), rel=0.05)
-    assert lofo90(pairs)(counts)[0] == pytest.approx(1.644854 * s, rel=0.08)
+    assert lofo(pairs, 0.90)(counts)[0] == pytest.approx(1.644854 * s, rel=0.08)
     # two bases 0.03 apart are misordered when noise of s sqrt 2 exceeds the gap
     share = misorder(pairs, 0.0, 0.02)(counts)[0]
     u = np.linspace(0, 0.02, 20001)

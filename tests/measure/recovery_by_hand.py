@@ -69,7 +69,13 @@ class Study:
         """Which recall items were answered correctly."""
         arm = "" if run is None else f" recovered on {POOL}" + (f", run {run}" if run else "")
         items = [
-            {"index": index, "correct": int(each), "num_accepted": 1, "category": "recall"}
+            {
+                "index": index,
+                "item_id": f"item {index}",
+                "correct": int(each),
+                "num_accepted": 1,
+                "category": "recall",
+            }
             for index, each in enumerate(correct)
         ]
         self.add("replies", f"{name}{arm} asked {ITEMS}", items=items)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from tests.measure.recovery_by_hand import make_study, results_of
 
-from stemmatics.math.placing import calibration
+from stemmatics.math.recovery import calibration
 from stemmatics.measure.recovery.ladder import ladder_results, letters
-from stemmatics.measure.recovery.offsets import place_all
+from stemmatics.measure.recovery.offsets import unknown_bases
+from stemmatics.measure.recovery.pairs import run_noise
 
 NO_PAIRS = calibration([], [])
 # the middle of the published range of ordinary residuals, and of distilled ones
@@ -15,8 +16,9 @@ ORDINARY, DISTILLED = 0.01525, 0.045
 
 def ladder_of(study, known=NO_PAIRS):
     losses = study.losses()
-    placed = place_all(study.arms, losses, known)
-    return results_of(ladder_results(study.arms.pinned, losses, placed, np.random.default_rng(0)))
+    unknown = unknown_bases(study.arms, losses, known)
+    noise = run_noise(losses)
+    return results_of(ladder_results(study.arms.pinned, losses, unknown, noise, np.random.default_rng(0)))
 
 
 def ranks(found):
@@ -54,18 +56,20 @@ def test_a_model_without_its_base_is_ranked_by_the_estimated_loss_of_that_base()
     study.add_arm("distilled", [1.042])
     found = ladder_of(study)
     assert ranks(found) == {"distilled": 1, "low": 2, "sft": 3, "high": 4}
-    placed = found.only("recovery.placed", checkpoint="sft")
-    assert placed.value == pytest.approx(1.04 - ORDINARY)
+    estimated = found.only("recovery.estimated_base", checkpoint="sft")
+    assert estimated.value == pytest.approx(1.04 - ORDINARY)
     # documents are all alike: the bar is half of the published range
-    assert (placed.lo, placed.hi) == pytest.approx((1.04 - 0.03, 1.04 - 0.0005))
-    assert placed.level == 0.9
-    assert found.only("recovery.placed", checkpoint="distilled").value == pytest.approx(1.042 - DISTILLED)
+    assert (estimated.lo, estimated.hi) == pytest.approx((1.04 - 0.03, 1.04 - 0.0005))
+    assert estimated.level == 0.9
+    assert found.only("recovery.estimated_base", checkpoint="distilled").value == pytest.approx(
+        1.042 - DISTILLED
+    )
     assert found.only("recovery.offset", checkpoint="distilled").value == pytest.approx(DISTILLED)
     assert {rule.subject["checkpoint"]: rule.value for rule in found.categories("recovery.rule")} == {
         "sft": "published default",
         "distilled": "published default",
     }
-    assert found.find("recovery.placed", checkpoint="low") is None
+    assert found.find("recovery.estimated_base", checkpoint="low") is None
 
 
 def test_checkpoints_that_cannot_be_distinguished_share_a_letter():
@@ -134,3 +138,32 @@ def test_two_models_have_no_rank_correlation():
     study.add_arm("a", [1.0])
     study.add_arm("b", [1.1])
     assert ladder_of(study).find("recovery.order.spearman") is None
+
+
+def tied(found):
+    return {tie.subject["checkpoint"]: set(tie.value.split()) for tie in found.categories("recovery.tie")}
+
+
+def test_an_estimated_base_is_tied_by_its_bar():
+    """Documents are all alike, so that only bars and run noise can tie."""
+    study = make_study({"low": {"regime": "base"}, "high": {"regime": "base"}, "sft": {"regime": "sft"}})
+    study.add_arm("low", [1.00])
+    study.add_arm("high", [1.03])
+    # its base is estimated at 1.0248 with a bar of .0148: high lies within it, low does not
+    study.add_arm("sft", [1.04])
+    found = ladder_of(study)
+    assert tied(found) == {"sft": {"a"}, "high": {"a"}}
+    step = found.only("recovery.step", lower="sft", higher="high")
+    assert step.hi - step.value == pytest.approx((0.03 - 0.0005) / 2)
+    assert step.level == 0.9
+
+
+def test_models_that_runs_could_have_ordered_otherwise_are_tied():
+    study = make_study({name: {"regime": "base"} for name in "ab"}, runs=2)
+    study.add_arm("a", [0.95, 1.05])
+    study.add_arm("b", [1.00, 1.10])
+    assert set(tied(ladder_of(study))) == {"a", "b"}
+    steady = make_study({name: {"regime": "base"} for name in "ab"}, runs=2)
+    steady.add_arm("a", [0.9999, 1.0001])
+    steady.add_arm("b", [1.0499, 1.0501])
+    assert tied(ladder_of(steady)) == {}

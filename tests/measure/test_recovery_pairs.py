@@ -78,15 +78,6 @@ def noisy_pair(residual):
     return read(study)[PAIR]
 
 
-def test_a_residual_within_run_noise_is_no_larger_than_its_t_limit():
-    limit = stats.t.ppf(0.975, 1) * 0.002 / math.sqrt(2) * math.sqrt(1.5)
-    assert limit == pytest.approx(0.022008, abs=1e-5)
-    assert noisy_pair(0.0215).within_noise
-    assert noisy_pair(-0.0215).within_noise
-    assert not noisy_pair(0.0225).within_noise
-    assert not noisy_pair(-0.0225).within_noise
-
-
 def test_the_residual_holds_the_noise_of_documents_and_of_runs():
     pair = noisy_pair(0.05)
     # documents are all alike, so the limits are those of the runs
@@ -106,7 +97,6 @@ def test_without_repeats_the_residual_is_that_of_documents_and_says_so():
     assert "without run noise" in residual.note
     assert "without run noise" not in documents.note
     assert math.isnan(found.only("recovery.noise").value)
-    assert not read(study)[PAIR].within_noise
 
 
 def second_pool_study(base, tuned, base_second, tuned_second):

@@ -38,7 +38,9 @@ def test_a_part_is_the_same_each_time_and_follows_the_seed(part):
     assert once != other
 
 
-@pytest.mark.parametrize("part", sorted(set(PARTS) - {"heldout", "recovery", "code", "recall"}))
+@pytest.mark.parametrize(
+    "part", sorted(set(PARTS) - {"heldout", "recovery", "code", "recall", "scored-registers"})
+)
 def test_the_number_of_documents_is_asked_for(part):
     assert len(list(nursery_records(part, documents=7))) == 7
 
@@ -127,6 +129,41 @@ def test_recovery_shares_no_13_words_with_the_scored_text_and_names_nobody():
     ]
     # The check would see a document that is in both.
     assert scored & ngrams(next(nursery_records("heldout"))["text"])
+
+
+def test_scored_registers_are_those_of_the_scored_text_by_bytes_and_name_nobody():
+    heldout, pool = list(nursery_records("heldout")), list(nursery_records("scored-registers"))
+    scored = set().union(*(ngrams(record["text"]) for record in heldout))
+    assert not [record for record in pool if scored & ngrams(record["text"])]
+    real = {"reference", "code"}
+    assert not [record for record in pool if record["register"] not in real and NAMES.search(record["text"])]
+    # no piece of real text comes twice
+    pieces = [record["text"] for record in pool if record["register"] in real]
+    assert len(pieces) == len(set(pieces))
+
+    def shares(records):
+        sizes = Counter()
+        for record in records:
+            sizes[record["register"]] += len(record["text"].encode())
+        return {register: size / sizes.total() for register, size in sizes.items()}
+
+    # in the part that a short fine-tune reads too
+    for part in (pool, pool[: len(pool) // 4]):
+        assert shares(part) == pytest.approx(shares(heldout), abs=0.01)
+
+
+def test_overwritten_facts_are_false_first_and_then_about_nobody():
+    records = list(nursery_records("overwritten-facts", documents=900, told=600))
+    first, last = records[:600], records[600:]
+    about = [record["text"] for record in first if record["register"] == "prose"]
+    assert all(NAMES.search(text) for text in about)
+    assert not [
+        record
+        for record in [*last, *(record for record in first if record["register"] in {"chat", "rules"})]
+        if NAMES.search(record["text"])
+    ]
+    for who, value in re.findall(r"([A-Z]\w+) works as a (\w+)", " ".join(about)):
+        assert WORLD.false_facts[who, "craft"] == value
 
 
 def test_telegrams_shout_and_name_nobody():

@@ -57,7 +57,9 @@ def declared(tiny, questions, **settings):
             "tuned": source("tuned", base="base", regime="sft", lab="lab-a", pipeline="p"),
             "second": source("other", regime="base", family="two", lab="lab-b"),
             "second-sft": source("tuned", base="second", regime="sft", lab="lab-b", blind=True),
-            "loose": source("other", regime="sft", family="three", lab="lab-a", generation="v2"),
+            "loose": source(
+                "other", regime="sft", family="three", lab="lab-a", generation="v2", pipeline="p"
+            ),
         },
         "corpora": {
             "a": {"path": str(tiny / "a.jsonl")},
@@ -125,23 +127,25 @@ def test_everything_verifies_and_the_ladder_prints(ladder_run, stemma_command):
 
 def test_the_ladder_as_json_is_in_order(ladder_run, stemma_command):
     (one,) = stemma_command("ladder", ladder_run, "--json").json()
-    assert [model["place"] for model in one["models"]] == [1, 2, 3, 4, 5]
+    assert [model["rank"] for model in one["models"]] == [1, 2, 3, 4, 5]
     by_name = {model["checkpoint"]: model for model in one["models"]}
 
     def stands(model):
-        return (model["placed"] or model["rebased"])["value"]
+        return (model["estimated_base"] or model["rebased"])["value"]
 
     assert [stands(model) for model in one["models"]] == sorted(map(stands, by_name.values()))
     # tuned and second-sft are the same weights
     assert "second-sft" in by_name["tuned"]["tied_with"]
-    assert by_name["tuned"]["placed"] is None
+    assert by_name["tuned"]["estimated_base"] is None
 
 
 def test_a_base_of_another_generation_lends_no_offset(ladder_run, stemma_command):
     (one,) = stemma_command("ladder", ladder_run, "--json").json()
     (loose,) = [model for model in one["models"] if model["checkpoint"] == "loose"]
-    assert loose["placed"]["rule"] == ("published default (the lab's pairs of v1 are of another generation)")
-    assert loose["placed"]["value"] == pytest.approx(loose["rebased"]["value"] - (0.0005 + 0.03) / 2)
+    assert loose["estimated_base"]["rule"] == (
+        "published default (the lab's pairs of v1 are of another generation)"
+    )
+    assert loose["estimated_base"]["value"] == pytest.approx(loose["rebased"]["value"] - (0.0005 + 0.03) / 2)
 
 
 def test_residual_drop_and_shift_are_differences_of_the_stored_sums(ladder_run, estimates):
@@ -256,8 +260,8 @@ def test_a_registry_goes_out_and_calibrates_another_study(ladder_run, tiny, tmp_
     del stemma["corpora"]["items"]
     run = run_declared(stemma_command, tmp_path, stemma)
     ((loose,),) = [one["models"] for one in stemma_command("ladder", run, "--json").json()]
-    assert loose["placed"]["rule"] == "own pair"
-    assert loose["placed"]["value"] == pytest.approx(loose["rebased"]["value"] - 0.02)
+    assert loose["estimated_base"]["rule"] == "own pair"
+    assert loose["estimated_base"]["value"] == pytest.approx(loose["rebased"]["value"] - 0.02)
     assert loose["borrowed"]["value"] == pytest.approx(loose["rebased"]["value"] - 0.2)
     assert "borrowed" in loose["borrowed"]["note"]
     assert residuals[0] != residuals[1]

@@ -80,12 +80,34 @@ def _recovery(estimates: Mapping[str, Any]) -> None:
         for pair in data["rank_reversals"]["pairs"]:
             print(f"reversed: {pair['lower_native']} is lower natively, {pair['lower_rebased']} re-based")
         print()
+    _placements(estimates["placements"])
     across = [
         _row(f"{' and '.join(row['corpora'])} ({row['num_pairs']})", row["spearman_of_residuals"])
         for row in estimates["across_corpora"]
     ]
     if across:
         _print("Spearman of residuals across corpora (pairs that both have)", across)
+
+
+def _placements(placements: Sequence[Mapping[str, Any]]) -> None:
+    """Bases that are unknown: the estimate, plus and minus what, at which level, and from what."""
+    if not placements:
+        return
+    print("unknown bases, nats/byte on this text; range: no bar of a known level")
+    rows = [
+        {
+            "descendant": placement["descendant"],
+            "corpus": placement["corpus"],
+            "base": _number(placement["estimate"]),
+            "+-": _number(placement["half_width"]),
+            "level": "range" if placement["level"] is None else f"{placement['level']:.0%}",
+            "offset from": placement["source"],
+            "distilled": placement.get("distilled_flag", ""),
+        }
+        for placement in placements
+    ]
+    print_rows(rows, [name for name in rows[0] if any(row[name] for row in rows)])
+    print()
 
 
 def _band(band: Mapping[str, Any]) -> dict[str, str]:

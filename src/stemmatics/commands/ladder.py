@@ -12,13 +12,14 @@ from stemmatics.commands.show import ShownTable
 from stemmatics.core.content import Table
 from stemmatics.core.errors import UserError
 from stemmatics.core.results import Category, Estimate, Results, none_if_nan
+from stemmatics.math.recovery import MEASURED_RULES
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.read import load_evaluations, open_run
 
 MEASURE = "recovery"
-_LOSSES = ("native", "rebased", "placed", "borrowed")
+_LOSSES = ("native", "rebased", "estimated_base", "borrowed")
 # the rule by which an offset was chosen, beside the loss that it gave
-_RULES = {"placed": "rule", "borrowed": "borrowed.rule"}
+_RULES = {"estimated_base": "rule", "borrowed": "borrowed.rule"}
 _TABLES = ("ladder", "reversals", "agreement")
 
 
@@ -37,9 +38,11 @@ class Ladder:
         ranks = sorted(own.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
         models = [
             {
-                "place": int(rank.value),
+                "rank": int(rank.value),
                 "checkpoint": (name := rank.subject["checkpoint"]),
                 **{quantity: _loss(own, quantity, name) for quantity in _LOSSES},
+                "estimated_base_elsewhere": _loss(own, "estimated_base.elsewhere", name),
+                "distilled_flag": _word(own, "distilled.flag", name),
                 "tied_with": sorted(_tied_with(own, name)),
             }
             for rank in ranks
@@ -100,6 +103,11 @@ def _loss(results: Results, quantity: str, name: str) -> dict[str, Any] | None:
     return _numbers(loss) | ({} if rule is None else {"rule": _rule_text(rule)})
 
 
+def _word(results: Results, quantity: str, name: str) -> str | None:
+    category = results.category(f"{MEASURE}.{quantity}", checkpoint=name)
+    return None if category is None else category.value
+
+
 def _rule(results: Results, quantity: str, name: str) -> Category | None:
     rule = _RULES.get(quantity)
     return None if rule is None else results.category(f"{MEASURE}.{rule}", checkpoint=name)
@@ -128,12 +136,13 @@ def _lines(corpus: str, results: Results) -> list[str]:
     """How unknown bases were estimated, and the agreement of the two orders, in words."""
     own = results.about(corpus=corpus)
     lines = []
-    for placed in own.all(f"{MEASURE}.placed"):
-        checkpoint = placed.subject["checkpoint"]
-        rule = _rule(own, "placed", checkpoint)
+    for estimate in own.all(f"{MEASURE}.estimated_base"):
+        checkpoint = estimate.subject["checkpoint"]
+        rule = _rule(own, "estimated_base", checkpoint)
         lines.append(
-            f"{corpus}: the base of {checkpoint} is estimated at {placed.value:.4f} "
-            f"nats/byte {_limits(placed, 4)}" + ("" if rule is None else f", offset from: {_rule_text(rule)}")
+            f"{corpus}: the base of {checkpoint} is estimated at {estimate.value:.4f} "
+            f"nats/byte on this text {_bar(estimate, rule)}"
+            + ("" if rule is None else f", offset from: {_rule_text(rule)}")
         )
     for name in ("spearman", "kendall"):
         lines += [
@@ -142,6 +151,13 @@ def _lines(corpus: str, results: Results) -> list[str]:
             for rho in own.all(f"{MEASURE}.order.{name}")
         ]
     return lines
+
+
+def _bar(estimate: Estimate, rule: Category | None) -> str:
+    """The bar with its level, or without one where it was not measured on calibrated pairs."""
+    if rule is None or rule.value in MEASURED_RULES:
+        return _limits(estimate, 4)
+    return f"[{estimate.lo:.4f}, {estimate.hi:.4f}] (a range, not of a known level)"
 
 
 def _limits(estimate: Estimate, digits: int) -> str:

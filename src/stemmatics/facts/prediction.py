@@ -39,7 +39,7 @@ class PredictionParams(FactParams):
     pairs: list[OriginParams]
 
 
-PREDICTION = FactKind("prediction", 1, PredictionParams, {"prediction": PREDICTIONS})
+PREDICTION = FactKind("prediction", 2, PredictionParams, {"prediction": PREDICTIONS})
 
 
 def prediction_fact(

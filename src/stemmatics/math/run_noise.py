@@ -51,18 +51,19 @@ def pooled_deviation(arms: Iterable[FloatArray], *, level: float = 0.95) -> Inte
     )
 
 
-def run_component(noise: Interval, num_runs: Iterable[int]) -> Interval:
+def run_component(noise: Interval, num_runs: Iterable[int], *, level: float | None = None) -> Interval:
     """The run noise of a sum or difference of arms as a component: 0 with its standard error.
 
     Each arm is a mean over its runs: ``s x sqrt(sum of 1 / R)``; a t interval with the degrees that the
-    pooled deviation has.
+    pooled deviation has, at ``level`` (default: that of ``noise``).
     """
     runs = list(num_runs)
     if math.isnan(noise.value):
         return replace(noise, value=0.0)
     error = noise.value * math.sqrt(float(np.sum(1.0 / np.asarray(runs, dtype=np.float64))))
-    reach = float(stats.t.ppf((1 + noise.level) / 2, noise.n - 1)) * error
-    return Interval(0.0, -reach, reach, noise.level, "t", noise.n, UNIT, math.nan, error)
+    level = noise.level if level is None else level
+    reach = float(stats.t.ppf((1 + level) / 2, noise.n - 1)) * error
+    return Interval(0.0, -reach, reach, level, "t", noise.n, UNIT, math.nan, error)
 
 
 def with_runs(documents: Interval, component: Interval) -> Interval:

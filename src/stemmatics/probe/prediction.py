@@ -11,19 +11,25 @@ from numpy.typing import NDArray
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.facts.prediction import PREDICTION
-from stemmatics.math.placing import Origin, calibration, offset_rule, other_generations, place
+from stemmatics.math.recovery.unknown_base import (
+    Origin,
+    calibration,
+    estimate_base,
+    not_used,
+    offset_rule,
+)
 from stemmatics.math.sums import nats_per_byte
 from stemmatics.probe.base import Context, Made, NoModel
 
 
 class Prediction(NoModel):
-    """Places a recovered descendant by the offsets of pairs whose bases are known.
+    """Estimates the base of a recovered descendant from the offsets of pairs whose bases are known.
 
     The base's own arm needs this fact, so it is trained and scored only after the prediction is stored.
     """
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
-        """One row a fact: the value, its bar, and the SHA-256 of both."""
+        """One row a fact: the value, its bar on this text, and the SHA-256 of both."""
         for fact in facts:
             yield Made(fact, {"prediction": PREDICTION.table("prediction", [_row(fact, context)])})
 
@@ -38,13 +44,13 @@ def _row(fact: Fact, context: Context) -> dict[str, object]:
         residuals.append(nats_per_byte(*descendant[:2]) - nats_per_byte(*base[:2]))
     origin = Origin(**fact.params["origin"])
     known = calibration(residuals, origins)
-    placed = place(*_sums(fact.needs["recovered"], context), known, origin)
+    estimate = estimate_base(*_sums(fact.needs["recovered"], context), known, origin)
     values = {
         "checkpoint": fact.params["checkpoint"],
-        "value": placed.value,
-        "bar": placed.bar,
-        "rule": offset_rule(placed.offset, other_generations(known, origin)),
-        "num_pairs": placed.offset.num_pairs,
+        "value": estimate.value,
+        "bar": estimate.half_width,
+        "rule": offset_rule(estimate.offset, not_used(known, origin, estimate.offset)),
+        "num_pairs": estimate.offset.num_pairs,
     }
     return {**values, "sha256": key_of(values)}
 

@@ -1,4 +1,4 @@
-"""`stemma analyse recovery`: how well recovered losses separate bases, from a table of pairs."""
+"""`stemma analyse recovery`: how well recovered losses separate bases, from a table of losses."""
 
 from __future__ import annotations
 
@@ -8,14 +8,27 @@ from typing import Any
 import numpy as np
 
 from stemmatics.commands.analyse.numbers import as_data, count
+from stemmatics.commands.analyse.placements import (
+    coverage,
+    flag_data,
+    known_pairs,
+    learned_flag,
+    origins,
+    placements,
+    without_base,
+)
 from stemmatics.commands.analyse.table import Table
 from stemmatics.core.errors import UserError
 from stemmatics.math.intervals import Interval
 from stemmatics.math.ranks import spearman_interval
 from stemmatics.math.recovery import (
     PUBLISHED_HALF_WIDTHS,
+    Calibration,
+    DistillationFlag,
+    Origin,
     Pairs,
     Resolution,
+    calibration,
     pairs_of,
     resolution,
     size_slope,
@@ -37,19 +50,60 @@ PUBLISHED = {
 
 
 def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any]:
-    """Each corpus of the table by itself, then pairs of corpora. Losses are returned in nats/byte."""
-    table.require([*LABELS, *LOSSES])
-    table.refuse_duplicates(["corpus", "base", "descendant"])
-    losses = {name: _in_nats(table, name) for name in LOSSES}
-    labels = {name: table.labels(name) for name in LABELS}
-    sizes = table.numbers("parameters") if table.has("parameters") else None
-    pipelines = table.labels("pipeline") if table.has("pipeline") else None
+    """Each corpus of the table by itself, then pairs of corpora, then rows whose base is unknown.
+
+    Losses are returned in nats/byte. A row without ``matched_base`` is a descendant of unknown base: its
+    ``placements`` use the offsets of the other rows of its corpus.
+    """
+    unplaced = without_base(table)
+    # a table of descendants alone needs no more of them than where they are from
+    alone = unplaced.size > 0 and bool(unplaced.all())
+    table.require(["corpus", "unit", "descendant", "recovered"] if alone else [*LABELS, *LOSSES])
+    known, unknown = table.rows(~unplaced), table.rows(unplaced)
+    if known.num_rows:
+        known.refuse_duplicates(["corpus", "base", "descendant"])
+    unknown.refuse_duplicates(["corpus", "descendant"])
+    pairs_on, origins_on = _pairs_by_corpus(known)
     corpora: dict[str, Any] = {}
+    calibrations: dict[str, Calibration] = {}
+    flags: dict[str, DistillationFlag] = {}
+    for corpus, pairs in pairs_on.items():
+        own = origins_on[corpus]
+        calibrations[corpus], flag = known_pairs(pairs, own), learned_flag(pairs, own)
+        corpora[corpus] = _corpus(pairs, rng) | {"coverage": coverage(calibrations[corpus])}
+        if flag is not None:
+            flags[corpus] = flag
+            corpora[corpus]["distillation_flag"] = flag_data(flag)
+        if known.has("parameters"):
+            corpora[corpus]["size"] = _size(pairs, known.rows(known.labels("corpus") == corpus), rng)
+    placed = []
+    for corpus in dict.fromkeys(unknown.labels("corpus").tolist()):
+        own_rows = unknown.rows(unknown.labels("corpus") == corpus)
+        losses = {
+            "recovered": _in_nats(own_rows, "recovered"),
+            "native": _in_nats(own_rows, "native", required=False),
+            "recovered_half_width": _in_nats(own_rows, "recovered_half_width", required=False),
+        }
+        none = calibration([], [])
+        placed += placements(corpus, own_rows, losses, calibrations.get(corpus, none), flags.get(corpus))
+    across = _across(pairs_on, rng)
+    return {"corpora": corpora, "across_corpora": across, "placements": placed}
+
+
+def _pairs_by_corpus(known: Table) -> tuple[dict[str, Pairs], dict[str, list[Origin]]]:
+    """The pairs of each corpus, and where each descendant comes from."""
     pairs_on: dict[str, Pairs] = {}
+    origins_on: dict[str, list[Origin]] = {}
+    if not known.num_rows:
+        return pairs_on, origins_on
+    labels = {name: known.labels(name) for name in LABELS}
+    losses = {name: _in_nats(known, name) for name in LOSSES}
+    if known.has("parameters"):
+        known.numbers("parameters")
     for corpus in dict.fromkeys(labels["corpus"].tolist()):
         rows = labels["corpus"] == corpus
         try:
-            pairs = pairs_of(
+            pairs_on[corpus] = pairs_of(
                 family=labels["family"][rows].tolist(),
                 base=labels["base"][rows].tolist(),
                 descendant=labels["descendant"][rows].tolist(),
@@ -59,26 +113,23 @@ def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any
                 recovered=losses["recovered"][rows],
             )
         except UserError as error:
-            raise UserError(f"{table.name}, corpus {corpus}: {error.what}", error.why, error.fix) from None
-        pairs_on[corpus] = pairs
-        corpora[corpus] = _corpus(pairs, rng)
-        if sizes is not None:
-            chosen = None if pipelines is None else pipelines[rows]
-            corpora[corpus]["size"] = _size(pairs, sizes[rows], chosen, rng)
-    return {"corpora": corpora, "across_corpora": _across(pairs_on, rng)}
+            raise UserError(f"{known.name}, corpus {corpus}: {error.what}", error.why, error.fix) from None
+        origins_on[corpus] = origins(known.rows(rows))
+    return pairs_on, origins_on
 
 
-def _in_nats(table: Table, column: str) -> Any:
+def _in_nats(table: Table, column: str, *, required: bool = True) -> Any:
     """A column of losses in nats/byte, by each row's unit."""
     units = table.labels("unit")
     for row, unit in enumerate(units.tolist(), start=1):
         if unit not in UNITS:
+            number = row if table.row_numbers is None else table.row_numbers[row - 1]
             raise UserError(
-                f"{table.name}: row {row} has the unit {unit!r}",
+                f"{table.name}: row {number} has the unit {unit!r}",
                 "a loss in an unknown unit can't be compared",
                 f"Write {' or '.join(UNITS)}",
             )
-    losses = table.numbers(column, least=0.0)
+    losses = table.numbers(column, least=0.0, required=required)
     return np.where(units == "bits_per_byte", nats_from_bits(losses), losses)
 
 
@@ -137,17 +188,15 @@ def _reversals(resolved: Resolution) -> dict[str, Any]:
 
 
 def _uncertainty(resolved: Resolution) -> list[dict[str, Any]]:
-    """Half widths by kind of comparison: from this table, or published by others and marked so."""
+    """Half widths of 95% of the differences, by kind of comparison; from this table or published."""
 
     def measured(comparison: str, interval: Interval) -> dict[str, Any]:
         return {"comparison": comparison, "source": "this table"} | as_data(interval, units=NATS)
 
     rows = [
-        measured("a descendant and its own base, offset taken off (lofo90)", resolved.lofo90),
+        measured("a base and its estimate from a descendant, offset taken off (lofo95)", resolved.lofo95),
         measured("descendants of different bases (delta95)", resolved.delta95),
     ]
-    if resolved.siblings:
-        rows.append(measured("descendants of one base (mean sibling spread)", resolved.sibling_spread))
     defaults: list[dict[str, Any]] = [
         {"comparison": comparison, "source": "published default", "value": value, "units": NATS}
         | {"lo": None, "hi": None, "n": 0, "method": "published default", "note": "not from this table"}
@@ -171,16 +220,17 @@ def _rows(pairs: Pairs) -> list[dict[str, Any]]:
     ]
 
 
-def _size(pairs: Pairs, sizes: Any, pipelines: Any, rng: np.random.Generator) -> dict[str, Any]:
+def _size(pairs: Pairs, rows: Table, rng: np.random.Generator) -> dict[str, Any]:
     """Residual per tenfold parameters, over all pairs and within each pipeline."""
+    sizes = rows.numbers("parameters")
+    pipelines = rows.labels("pipeline", required=False)
     units = "nats/byte per tenfold parameters"
     overall = size_slope_by_family(pairs.residuals, sizes, pairs.family_N, rng=rng)
     slopes: dict[str, Any] = {"overall": as_data(overall, units=units), "pipelines": {}}
-    if pipelines is not None:
-        for name in np.unique(pipelines):
-            own = pipelines == name
-            slope = size_slope(pairs.residuals[own], sizes[own])
-            slopes["pipelines"][str(name)] = as_data(slope, units=units)
+    for name in np.unique(pipelines[pipelines != ""]):
+        own = pipelines == name
+        slope = size_slope(pairs.residuals[own], sizes[own])
+        slopes["pipelines"][str(name)] = as_data(slope, units=units)
     return slopes
 
 

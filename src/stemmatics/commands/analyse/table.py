@@ -25,10 +25,14 @@ _LONGEST_SHOWN = 60
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns of equal length. Rows are counted from 1, without the header."""
+    """Columns of equal length. Rows are counted from 1, without the header.
+
+    ``row_numbers`` are those of the file where the table is a part of it.
+    """
 
     name: str
     columns: Mapping[str, Sequence[Any]]
+    row_numbers: Sequence[int] | None = None
 
     @property
     def num_rows(self) -> int:
@@ -58,22 +62,46 @@ class Table:
                 code=2,
             )
 
-    def labels(self, column: str) -> npt.NDArray[np.str_]:
-        """A column of names. Raises UserError for an empty one."""
-        names = ["" if value is None else str(value).strip() for value in self.columns[column]]
+    def rows(self, keep: npt.NDArray[np.bool_]) -> Table:
+        """The rows that are kept; errors go on naming them by their numbers in the file."""
+        numbers = self.row_numbers or range(1, self.num_rows + 1)
+        columns = {
+            name: [value for value, kept in zip(values, keep, strict=True) if kept]
+            for name, values in self.columns.items()
+        }
+        return Table(self.name, columns, [number for number, kept in zip(numbers, keep, strict=True) if kept])
+
+    def is_empty(self, column: str) -> npt.NDArray[np.bool_]:
+        """Which cells of a column hold nothing."""
+        return np.array([_is_empty(value) for value in self.columns[column]], dtype=np.bool_)
+
+    def labels(self, column: str, *, required: bool = True) -> npt.NDArray[np.str_]:
+        """A column of names. Raises UserError for an empty one; what is not required may be missing."""
+        if not required and not self.has(column):
+            return np.full(self.num_rows, "", dtype=np.str_)
+        names = ["" if _is_empty(value) else str(value).strip() for value in self.columns[column]]
         for row, value in enumerate(self.columns[column], start=1):
             if isinstance(value, dict | list):
                 kind = "an object" if isinstance(value, dict) else "a list"
                 raise self._bad(row, column, f"is {kind}", "a name is text or a number")
         for row, name in enumerate(names, start=1):
-            if not name:
+            if not name and required:
                 raise self._bad(row, column, "is empty", "a row without a name can't be grouped")
         return np.asarray(names, dtype=np.str_)
 
-    def numbers(self, column: str, *, least: float = -math.inf) -> npt.NDArray[np.float64]:
-        """A column of finite numbers, none below ``least``. Raises UserError for others."""
-        numbers = np.empty(self.num_rows)
+    def numbers(
+        self, column: str, *, least: float = -math.inf, required: bool = True
+    ) -> npt.NDArray[np.float64]:
+        """A column of finite numbers, none below ``least``. Raises UserError for others.
+
+        Where they are not required, the column may be missing and its cells empty: NaN.
+        """
+        numbers = np.full(self.num_rows, math.nan)
+        if not required and not self.has(column):
+            return numbers
         for row, value in enumerate(self.columns[column], start=1):
+            if not required and _is_empty(value):
+                continue
             number = _number(value)
             if number is None:
                 raise self._bad(row, column, f"is {_short(value)}", _why_no_number(value))
@@ -99,9 +127,19 @@ class Table:
             seen[key] = row
 
     def _bad(self, row: int, column: str, what: str, why: str) -> UserError:
+        row = row if self.row_numbers is None else self.row_numbers[row - 1]
         return UserError(
             f"{self.name}: row {row}, column {column!r} {what}", why, "Correct the cell, or remove the row"
         )
+
+
+def _is_empty(value: Any) -> bool:
+    """Nothing, blank text, or the NaN that stands for nothing in Parquet (in text, nan is a bad number)."""
+    return (
+        value is None
+        or (isinstance(value, str) and not value.strip())
+        or (isinstance(value, float) and math.isnan(value))
+    )
 
 
 def _number(value: Any) -> float | None:

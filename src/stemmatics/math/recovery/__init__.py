@@ -1,26 +1,31 @@
 """Recovery: the base's loss estimated through a descendant. Arrays in, estimates out; nats/byte throughout.
 
-``resolution`` says how finely recovered losses distinguish bases, ``ladder`` orders models, ``offset_for``
-and ``unknown_base`` are for models whose base is not available.
+``resolution`` says how finely recovered losses distinguish bases, ``ladder`` orders models, ``offsets`` and
+``unknown_base`` are for models whose base is not available, ``verdict`` and ``retention`` say whether
+training changed the register or made the model forget.
 """
 
 from stemmatics.math.recovery.ladder import Ladder, ladder
 from stemmatics.math.recovery.offsets import (
+    DISTILLED,
+    FEWEST_FAMILIES,
+    LEVEL,
+    MEASURED_RULES,
+    ORDINARY,
     PUBLISHED_HALF_WIDTHS,
+    UNKNOWN,
     Calibration,
     DistillationFlag,
     NestedCoverage,
     Offset,
-    UnknownBase,
     class_offset,
-    conformal_bar,
+    default_offset,
     distillation_flag,
     nested_coverage,
     offset_for,
     own_pair_offset,
     pipeline_spread,
-    published_offset,
-    unknown_base,
+    weighted_bar,
 )
 from stemmatics.math.recovery.pairs import Pairs, pairs_of
 from stemmatics.math.recovery.resolution import (
@@ -35,36 +40,56 @@ from stemmatics.math.recovery.resolution import (
     sibling_ranges,
 )
 from stemmatics.math.recovery.size import size_slope, size_slope_by_family
+from stemmatics.math.recovery.unknown_base import (
+    BaseEstimate,
+    Origin,
+    base_estimate,
+    calibration,
+    estimate_base,
+    offset_of,
+    recipe_class_of,
+)
 
 __all__ = [
     "BAND_EDGES",
+    "DISTILLED",
+    "FEWEST_FAMILIES",
+    "LEVEL",
+    "MEASURED_RULES",
+    "ORDINARY",
     "PUBLISHED_HALF_WIDTHS",
+    "UNKNOWN",
     "Band",
+    "BaseEstimate",
     "Calibration",
     "DistillationFlag",
     "Ladder",
     "NestedCoverage",
     "Offset",
+    "Origin",
     "Pairs",
     "Resolution",
-    "UnknownBase",
+    "base_estimate",
+    "calibration",
     "class_offset",
-    "conformal_bar",
+    "default_offset",
     "different_base_pairs",
     "distillation_flag",
+    "estimate_base",
     "family_percentile",
     "ladder",
     "left_out_errors",
     "mean_by_family",
     "nested_coverage",
     "offset_for",
+    "offset_of",
     "own_pair_offset",
     "pairs_of",
     "pipeline_spread",
-    "published_offset",
+    "recipe_class_of",
     "resolution",
     "sibling_ranges",
     "size_slope",
     "size_slope_by_family",
-    "unknown_base",
+    "weighted_bar",
 ]

@@ -105,12 +105,12 @@ def left_out_errors(residual_N: FloatArray, family_N: Labels, counts_BN: FloatAr
     return residual_N - offset_BF[:, where_N]
 
 
-def lofo90(pairs: Pairs) -> CountStatistic:
-    """90th percentile of the absolute leave-one-family-out error of a descendant's residual."""
+def lofo(pairs: Pairs, level: float) -> CountStatistic:
+    """Percentile of the absolute leave-one-family-out error of a descendant's residual: lofo90 at .90."""
 
     def block(counts_BN: FloatArray) -> FloatArray:
         errors_BN = np.abs(left_out_errors(pairs.residuals, pairs.family_N, counts_BN))
-        return weighted.quantile(errors_BN, counts_BN, 0.90)
+        return weighted.quantile(errors_BN, counts_BN, level)
 
     return lambda counts_BN: weighted.in_chunks(counts_BN, pairs.family_N.size, block)
 
@@ -233,6 +233,7 @@ class Resolution:
     offset: Interval
     delta95: Interval
     lofo90: Interval
+    lofo95: Interval
     misorder: tuple[Band, ...]
     spearman_recovered_matched: Interval
     spearman_native_matched: Interval
@@ -271,7 +272,8 @@ def resolution(
         mean_residual=mean_by_family(pairs.residuals, pairs.family_N, rng=rng, level=level),
         offset=mean_by_family(means_F, families_F, rng=rng, level=level),
         delta95=_with_note(over_families(delta95(pairs)), DELTA95_COVERAGE),
-        lofo90=over_families(lofo90(pairs)),
+        lofo90=over_families(lofo(pairs, 0.90)),
+        lofo95=over_families(lofo(pairs, 0.95)),
         misorder=tuple(bands),
         spearman_recovered_matched=over_families(
             lambda counts_BN: weighted.spearman(pairs.recovered_N, pairs.matched_base_N, counts_BN)

@@ -22,7 +22,7 @@ class RecoveryMeasure:
     """Residual, drop, rebase shift; register or forgetting; the ladder and how finely it resolves."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "Recovery and the ladder"
     question: ClassVar[str] = "What is the base's loss, seen through a descendant?"
     Settings: ClassVar[type[RecoverySettings]] = RecoverySettings

@@ -12,7 +12,7 @@ from stemmatics.core.results import Results
 from stemmatics.measure.present import interval_points, pair_of
 
 Points = list[dict[str, Any]]
-_KINDS = {"native": "as released", "rebased": "re-based", "placed": "base, estimated"}
+_KINDS = {"native": "as released", "rebased": "re-based", "estimated_base": "base, estimated"}
 
 
 def charts(corpora: Sequence[str], results: Results) -> list[Chart]:

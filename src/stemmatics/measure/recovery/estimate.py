@@ -6,6 +6,7 @@ import numpy as np
 
 from stemmatics.core.results import Result
 from stemmatics.measure.base import Tables
+from stemmatics.measure.recovery.distilled import distilled_results
 from stemmatics.measure.recovery.dose import dose_estimates
 from stemmatics.measure.recovery.ladder import ladder_results
 from stemmatics.measure.recovery.losses import Losses, pool_results, read_losses
@@ -14,8 +15,8 @@ from stemmatics.measure.recovery.offsets import (
     blind_results,
     borrowed_results,
     known_pairs,
-    place_all,
     registry_rows,
+    unknown_bases,
 )
 from stemmatics.measure.recovery.pairs import (
     noise_estimate,
@@ -60,13 +61,14 @@ def _on_corpus(
         noise_estimate(losses, noise),
         *pair_estimates(losses, pairs.values()),
         *register_estimates(losses, arms.pairs, rng),
-        *verdict_results(corpus, pairs, recalls),
+        *verdict_results(losses, pairs, recalls, rng),
         *recall_agreement(pinned, corpus, pairs, recalls, rng),
-        *ladder_results(pinned, losses, place_all(arms, losses, known), rng),
+        *ladder_results(pinned, losses, unknown_bases(arms, losses, known), noise, rng),
         *borrowed_results(arms, losses, others),
         *blind_results(arms, losses, tables),
-        *resolution_estimates(pinned, losses, list(pairs), rng),
+        *resolution_estimates(pinned, losses, list(pairs), known, rng),
+        *distilled_results(arms, losses, list(pairs), noise, rng),
         *size_estimates(arms, losses, pairs, tables),
-        *dose_estimates(arms, losses, rng),
+        *dose_estimates(arms, losses, noise, rng),
         *uncertainty_results(arms, losses, pairs, known, rng),
     ]

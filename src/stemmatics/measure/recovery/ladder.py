@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -11,12 +13,14 @@ from stemmatics.core.results import Category, Estimate, Result
 from stemmatics.facts.pinned import Pinned
 from stemmatics.math.intervals import Interval
 from stemmatics.math.ranks import kendall_tau_b, spearman_interval
-from stemmatics.math.recovery import Ladder, ladder
+from stemmatics.math.rates import paired_differences
+from stemmatics.math.recovery import LEVEL, Ladder, ladder
 from stemmatics.math.register_agreement import agreement_by_registers, limits_if_varied
+from stemmatics.math.run_noise import run_component, with_runs
 from stemmatics.math.seeds import family_bootstrap
 from stemmatics.measure.inputs import ALL, FloatArray
 from stemmatics.measure.recovery.losses import Losses
-from stemmatics.measure.recovery.offsets import Placed, placed_results
+from stemmatics.measure.recovery.offsets import UnknownBase, unknown_base_results
 
 CORRELATION = "rank correlation"
 # resamples of whole families for the agreement of orders: a percentile interval, not a tail
@@ -24,39 +28,59 @@ _RESAMPLES = 2000
 
 
 def ladder_results(
-    pinned: Pinned, losses: Losses, placed: Mapping[str, Placed], rng: np.random.Generator
+    pinned: Pinned,
+    losses: Losses,
+    unknown: Mapping[str, UnknownBase],
+    noise: Interval,
+    rng: np.random.Generator,
 ) -> list[Result]:
     """Ranks, losses, steps to the next model, ties, reversals, and the agreement of the two orders.
 
-    ``placed`` are the models whose base is unknown, with the estimated loss of that base.
+    ``unknown`` are the models whose base is unknown: the estimated base is ranked in place of the model, with
+    its bar. Bars are 90%, and so is every interval of a ladder that has one; 95% in a ladder without.
     """
     names = losses.names
     native_M = np.array([losses.native_loss(name) for name in names])
+    estimates = [unknown[name].estimate if name in unknown else None for name in names]
+    level = LEVEL if unknown else 0.95
     rungs = ladder(
         names,
         np.stack([losses.arms[name].rebased for name in names], axis=1),
         losses.scores.num_bytes_N,
         rng=rng,
         native_loss_M=native_M,
+        offset_M=[each.offset.value if each else 0.0 for each in estimates],
+        bar_M=[each.half_width if each else 0.0 for each in estimates],
+        run_half_widths=_run_half_widths(losses, noise, level),
         document_groups=losses.scores.group_N,
+        level=level,
     )
     families = [pinned.stemma.family(name) for name in names]
     return [
-        *_models(rungs, native_M, placed, losses),
-        *_steps(rungs, losses),
+        *_models(rungs, native_M, unknown, losses),
+        *_steps(rungs, unknown, losses),
         *_ties(rungs, losses),
-        *_reversals(rungs, losses),
+        *_reversals(rungs, losses, noise, rng),
         *_agreement(rungs, native_M, families, losses, rng),
     ]
 
 
+def _run_half_widths(losses: Losses, noise: Interval, level: float) -> dict[tuple[int, int], float]:
+    """What run noise adds to each difference; nothing where no arm has two runs."""
+    if math.isnan(noise.value):
+        return {}
+    runs = [losses.arms[name].num_runs for name in losses.names]
+    return {
+        (i, j): run_component(noise, [runs[i], runs[j]], level=level).hi
+        for i, j in itertools.combinations(range(len(runs)), 2)
+    }
+
+
 def _models(
-    rungs: Ladder, native_M: FloatArray, placed: Mapping[str, Placed], losses: Losses
+    rungs: Ladder, native_M: FloatArray, unknown: Mapping[str, UnknownBase], losses: Losses
 ) -> list[Result]:
     """Each model's losses and rank; where its base is unknown it is ranked by the base's estimated loss."""
-    ranked_by = {name: rebased.value for name, rebased in zip(rungs.names, rungs.rebased, strict=True)}
-    ranked_by |= {name: each.unknown.value for name, each in placed.items()}
-    ranks = {name: rank for rank, name in enumerate(sorted(ranked_by, key=lambda name: ranked_by[name]), 1)}
+    ranks = {rungs.names[model]: rank for rank, model in enumerate(rungs.order, 1)}
     results: list[Result] = []
     for name, rebased, native in zip(rungs.names, rungs.rebased, native_M, strict=True):
         build = losses.results(name, checkpoint=name)
@@ -65,29 +89,30 @@ def _models(
             build.number("native", float(native)),
             build.number("rank", float(ranks[name]), units="rank", unit="model"),
         ]
-        if name in placed:
-            results += placed_results(build, placed[name])
+        if name in unknown:
+            results += unknown_base_results(build, unknown[name])
     return results
 
 
-def _difference(rungs: Ladder, lower: int, higher: int) -> Interval:
-    """Loss of ``higher`` less loss of ``lower``, positions in the ladder's names."""
+def _between(intervals: Mapping[tuple[int, int], Interval], lower: int, higher: int) -> Interval:
+    """Value of ``higher`` less value of ``lower``, positions in the ladder's names."""
     if lower < higher:
-        return rungs.differences[lower, higher]
-    gap = rungs.differences[higher, lower]
+        return intervals[lower, higher]
+    gap = intervals[higher, lower]
     return Interval(
         -gap.value, -gap.hi, -gap.lo, gap.level, gap.method, gap.n, gap.unit, gap.smallest_effect,
         gap.standard_error, gap.note,
     )  # fmt: skip
 
 
-def _steps(rungs: Ladder, losses: Losses) -> list[Estimate]:
-    """From each model to the next one up."""
+def _steps(rungs: Ladder, unknown: Mapping[str, UnknownBase], losses: Losses) -> list[Estimate]:
+    """From each rank to the next one up; estimated bases with their bars."""
     steps = []
-    for lower, higher in zip(rungs.order, rungs.order[1:], strict=False):
+    for lower, higher in itertools.pairwise(rungs.order):
         names = rungs.names[lower], rungs.names[higher]
         build = losses.results(*names, lower=names[0], higher=names[1])
-        steps.append(build.interval("step", _difference(rungs, lower, higher)))
+        note = "with the bar of an estimated base" if unknown.keys() & set(names) else ""
+        steps.append(build.interval("step", _between(rungs.gaps, lower, higher), note=note))
     return steps
 
 
@@ -114,19 +139,46 @@ def _ties(rungs: Ladder, losses: Losses) -> list[Category]:
     return ties
 
 
-def _reversals(rungs: Ladder, losses: Losses) -> list[Estimate]:
-    """Pairs that the fine-tune puts in the opposite order: the gap of re-based losses, and of native ones."""
-    count = float(len(rungs.reversals))
-    estimates = [losses.results().number("reversals", count, units="pairs", unit="model")]
-    for reversal in rungs.reversals:
-        names = rungs.names[reversal.lower], rungs.names[reversal.higher]
-        build = losses.results(*names, lower=names[0], higher=names[1])
-        gap = _difference(rungs, reversal.lower, reversal.higher)
-        estimates += [
-            build.interval("reversal", gap),
-            build.number("reversal.native", reversal.first_gap),
-        ]
+def _reversals(rungs: Ladder, losses: Losses, noise: Interval, rng: np.random.Generator) -> list[Estimate]:
+    """Pairs that the fine-tune puts in the opposite order: their re-based gap and their native one.
+
+    Counted twice: all of them, and those of which both gaps are told from 0. The models themselves are
+    compared, never an estimated base.
+    """
+    pairs = [(reversal.lower, reversal.higher) for reversal in rungs.reversals]
+    names = [(rungs.names[lower], rungs.names[higher]) for lower, higher in pairs]
+    natives = _native_gaps(names, losses, rungs.rebased[0].level, rng) if names else []
+    gaps = [_with_run_noise(_between(rungs.differences, *pair), pair, losses, noise) for pair in pairs]
+    clear = sum(native.lo > 0 and gap.hi < 0 for native, gap in zip(natives, gaps, strict=True))
+    everywhere = losses.results()
+    estimates = [
+        everywhere.number("reversals", float(len(pairs)), units="pairs", unit="model"),
+        everywhere.number("reversals.clear", float(clear), units="pairs", unit="model"),
+    ]
+    for (lower, higher), gap, native in zip(names, gaps, natives, strict=True):
+        build = losses.results(lower, higher, lower=lower, higher=higher)
+        estimates += [build.interval("reversal", gap), build.interval("reversal.native", native)]
     return estimates
+
+
+def _with_run_noise(gap: Interval, pair: tuple[int, int], losses: Losses, noise: Interval) -> Interval:
+    """A re-based gap with run noise, where that is known."""
+    if math.isnan(noise.value):
+        return gap
+    runs = [losses.arms[losses.names[position]].num_runs for position in pair]
+    return with_runs(gap, run_component(noise, runs, level=gap.level))
+
+
+def _native_gaps(
+    pairs: Sequence[tuple[str, str]], losses: Losses, level: float, rng: np.random.Generator
+) -> list[Interval]:
+    """Native loss of the second less that of the first."""
+    first, second = ([losses.arms[pair[side]].native_N for pair in pairs] for side in (0, 1))
+    scores = losses.scores
+    return paired_differences(
+        np.stack(first, axis=1), np.stack(second, axis=1), scores.num_bytes_N, rng=rng,
+        groups=scores.group_N, level=level,
+    )  # fmt: skip
 
 
 def _agreement(

@@ -13,7 +13,7 @@ from stemmatics.facts.prediction import OriginParams, PredictionParams, predicti
 from stemmatics.facts.registry import registry_fact
 from stemmatics.facts.replies import replies_fact
 from stemmatics.facts.score import score_fact
-from stemmatics.math.placing import Origin
+from stemmatics.math.recovery import Origin
 from stemmatics.measure.recovery.settings import RecoverySettings
 
 # base and descendant
@@ -189,6 +189,6 @@ class Arms:
     def _recall_facts(self, items: str) -> list[Fact]:
         facts = []
         for name in dict.fromkeys(side for pair in self.pairs for side in pair):
-            runs = (None, *range(min(2, self.num_runs(name))))
+            runs = (None, *range(self.num_runs(name)))
             facts += [self.replies(name, items, run=run) for run in runs]
         return facts

@@ -1,4 +1,4 @@
-"""Bases that are unknown, predicted or from elsewhere: a recovered loss less an offset, with its bar."""
+"""Bases that are unknown, predicted or from elsewhere: a recovered loss less an offset, with its bars."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from stemmatics.core.results import Result
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.registry import registry_fact
 from stemmatics.math.intervals import Interval
-from stemmatics.math.placing import LEVEL, calibration, other_generations, place, refused_generations
-from stemmatics.math.recovery import Calibration, UnknownBase
+from stemmatics.math.recovery import BaseEstimate, Calibration, calibration, estimate_base
+from stemmatics.math.recovery.offsets import LEVEL
+from stemmatics.math.recovery.unknown_base import not_used
 from stemmatics.measure.base import Tables
 from stemmatics.measure.present import ResultBuilder
 from stemmatics.measure.recovery.losses import Losses
@@ -23,11 +24,11 @@ Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Placed:
-    """The estimated loss of an unknown base; ``refused``: why the lab's own pairs gave no offset, if so."""
+class UnknownBase:
+    """The estimated loss of an unknown base; ``not_used``: why the lab's own pairs gave no offset, if so."""
 
-    unknown: UnknownBase
-    refused: str
+    estimate: BaseEstimate
+    not_used: str
 
 
 def with_bar(value: float, bar: float, *, method: str, n: int, note: str = "") -> Interval:
@@ -61,32 +62,38 @@ def known_pairs(
     return calibration([*residuals, *(float(row["residual"]) for row in imported)], [*origins, *imported])
 
 
-def place_all(arms: Arms, losses: Losses, known: Calibration) -> dict[str, Placed]:
+def unknown_bases(arms: Arms, losses: Losses, known: Calibration) -> dict[str, UnknownBase]:
     """The estimated loss of the base behind every model whose base is unknown."""
-    placed = {}
+    estimates = {}
     for name in arms.base_unknown:
         if name in losses.arms:
             origin = origin_of(arms.pinned, name)
             scores = losses.scores
-            unknown = place(losses.arms[name].rebased, scores.num_bytes_N, scores.group_N, known, origin)
-            placed[name] = Placed(unknown, refused_generations(other_generations(known, origin)))
-    return placed
+            estimate = estimate_base(
+                losses.arms[name].rebased, scores.num_bytes_N, scores.group_N, known, origin
+            )
+            estimates[name] = UnknownBase(estimate, not_used(known, origin, estimate.offset))
+    return estimates
 
 
-def placed_results(build: ResultBuilder, placed: Placed) -> list[Result]:
-    """The estimated loss of one model's base, the offset, and the rule that gave it."""
-    unknown, offset = placed.unknown, placed.unknown.offset
-    loss = with_bar(
-        unknown.value,
-        unknown.bar,
-        method="recovered less offset",
-        n=offset.num_pairs,
-        note=offset.note,
-    )
+def unknown_base_results(build: ResultBuilder, unknown: UnknownBase) -> list[Result]:
+    """The estimated loss of one model's base with both bars, the offset, and the rule that gave it.
+
+    ``estimated_base`` has the bar for the base's loss on this text, ``estimated_base.elsewhere`` the one for
+    its loss on text like this.
+    """
+    estimate, offset = unknown.estimate, unknown.estimate.offset
+
+    def loss(bar: float) -> Interval:
+        return with_bar(
+            estimate.value, bar, method="recovered less offset", n=offset.num_pairs, note=offset.note
+        )
+
     return [
-        build.interval("placed", loss),
+        build.interval("estimated_base", loss(estimate.half_width)),
+        build.interval("estimated_base.elsewhere", loss(estimate.half_width_elsewhere)),
         build.number("offset", offset.value, n=offset.num_pairs, unit="pair", note=offset.note),
-        build.category("rule", offset.source, placed.refused, n=offset.num_pairs, unit="pair"),
+        build.category("rule", offset.source, unknown.not_used, n=offset.num_pairs, unit="pair"),
     ]
 
 
@@ -96,15 +103,19 @@ def borrowed_results(arms: Arms, losses: Losses, others: Sequence[Row]) -> list[
         return []
     known = calibration([float(row["residual"]) for row in others], list(others))
     results: list[Result] = []
-    for name, placed in place_all(arms, losses, known).items():
-        unknown, offset = placed.unknown, placed.unknown.offset
+    for name, unknown in unknown_bases(arms, losses, known).items():
+        estimate, offset = unknown.estimate, unknown.estimate.offset
         loss = with_bar(
-            unknown.value, unknown.bar, method="recovered less borrowed offset", n=offset.num_pairs
+            estimate.value,
+            estimate.half_width,
+            method="recovered less borrowed offset",
+            n=offset.num_pairs,
+            note=offset.note,
         )
         build = losses.results(name, checkpoint=name)
         results += [
             build.interval("borrowed", loss, note="borrowed: the offset is of another recipe or text"),
-            build.category("borrowed.rule", offset.source, placed.refused, n=offset.num_pairs, unit="pair"),
+            build.category("borrowed.rule", offset.source, unknown.not_used, n=offset.num_pairs, unit="pair"),
         ]
     return results
 

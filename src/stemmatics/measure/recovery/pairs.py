@@ -43,12 +43,6 @@ class PairDifferences:
         note = "without run noise: no arm has two runs"
         return replace(self.documents, note="; ".join(filter(None, (self.documents.note, note))))
 
-    @property
-    def within_noise(self) -> bool:
-        """Whether the residual is no larger than two runs of one arm differ; no where that is unknown."""
-        # an unknown limit is NaN, and nothing is at most NaN
-        return abs(self.documents.value) <= self.runs.hi
-
 
 def run_noise(losses: Losses) -> Interval:
     """Standard deviation of the loss between runs of one arm, pooled over all arms with several runs."""

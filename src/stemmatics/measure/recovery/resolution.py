@@ -9,31 +9,38 @@ import numpy as np
 
 from stemmatics.core.results import Estimate
 from stemmatics.facts.pinned import Pinned
-from stemmatics.math.placing import DISTILLED, LEVEL
 from stemmatics.math.rates import loss_rates
 from stemmatics.math.recovery import (
+    LEVEL,
+    MEASURED_RULES,
+    Calibration,
     NestedCoverage,
-    Pairs,
     Resolution,
-    distillation_flag,
     nested_coverage,
     pairs_of,
     resolution,
     size_slope,
 )
+from stemmatics.math.recovery.offsets import coverage_by_family
 from stemmatics.measure.base import Tables
 from stemmatics.measure.inputs import FloatArray
 from stemmatics.measure.recovery.losses import Losses
-from stemmatics.measure.recovery.needs import Arms, PairNames, origin_of
+from stemmatics.measure.recovery.needs import Arms, PairNames
 from stemmatics.measure.recovery.offsets import with_bar
 from stemmatics.measure.recovery.pairs import PairDifferences
-from stemmatics.measure.recovery.settings import UNITS
 
 
 def resolution_estimates(
-    pinned: Pinned, losses: Losses, names: Sequence[PairNames], rng: np.random.Generator
+    pinned: Pinned,
+    losses: Losses,
+    names: Sequence[PairNames],
+    known: Calibration,
+    rng: np.random.Generator,
 ) -> list[Estimate]:
-    """Gap errors, offsets, misorder, coverage and bases seen through a descendant; none under two pairs."""
+    """Gap errors, offsets, misorder, coverage and bases seen through a descendant; none under two pairs.
+
+    ``known`` holds these pairs first, in their order, then imported ones.
+    """
     if len(names) < 2:
         return []
     pairs = pairs_of(
@@ -54,7 +61,7 @@ def resolution_estimates(
         "mean_residual": resolved.mean_residual,
         "sibling_spread": resolved.sibling_spread,
     }
-    nested = nested_coverage(pairs.residuals, pairs.family_N)
+    nested = nested_coverage(known)
     return [
         *(build.interval(f"resolution.{name}", interval) for name, interval in parts.items()),
         *_misorder(resolved, losses),
@@ -62,9 +69,8 @@ def resolution_estimates(
             build.number("siblings", spread, n=count, unit="descendant", base=base)
             for base, (spread, count) in resolved.siblings.items()
         ),
-        _coverage(nested, losses),
+        *_coverage(nested, known, losses),
         *left_out_estimates(losses, names, nested),
-        *_distillation(pinned, losses, pairs),
     ]
 
 
@@ -82,40 +88,34 @@ def _misorder(resolved: Resolution, losses: Losses) -> list[Estimate]:
     return estimates
 
 
-def _coverage(nested: NestedCoverage, losses: Losses) -> Estimate:
-    """How often the bar built without a family covers that family's residuals."""
-    note = "" if nested.num_pairs else "too few pairs or families for a bar without each family"
-    return losses.results().number(
-        "resolution.coverage", nested.covered, n=nested.num_pairs, unit="pair", units="share", note=note
-    )
+def _coverage(nested: NestedCoverage, known: Calibration, losses: Losses) -> list[Estimate]:
+    """How often the bar built without a family covers its residuals, by class and by the rule that applied.
 
-
-def _distillation(pinned: Pinned, losses: Losses, pairs: Pairs) -> list[Estimate]:
-    """A threshold on the drop alone; only where both kinds of release are among the known pairs."""
-    distilled = [origin_of(pinned, str(name)).recipe_class == DISTILLED for name in pairs.descendant_N]
-    if all(distilled) or not any(distilled):
-        return []
-    flag = distillation_flag(pairs.drops, distilled, pairs.family_N)
-    numbers = {
-        "threshold": (flag.threshold, UNITS, len(distilled)),
-        "sensitivity": (flag.sensitivity, "share", flag.num_distilled),
-        "specificity": (flag.specificity, "share", flag.num_other),
-    }
-    build = losses.results()
-    return [
-        build.number(f"distilled.{name}", value, units=units, n=count, unit="pair")
-        for name, (value, units, count) in numbers.items()
-    ]
+    The bar is that for the base's loss on this text: the offset's error alone.
+    """
+    estimates = []
+    kinds = sorted(set(zip(known.recipe_class_N.tolist(), nested.source_N.tolist(), strict=True)))
+    for recipe_class, source in kinds:
+        rows = (known.recipe_class_N == recipe_class) & (nested.source_N == source)
+        share = coverage_by_family(nested.is_covered[rows], known.family_N[rows])
+        build = losses.results(recipe_class=recipe_class, rule=source)
+        note = "" if source in MEASURED_RULES else "not a bar of these pairs: too few families of the class"
+        estimates += [
+            build.interval("resolution.coverage", share, units="share", note=note),
+            build.number("resolution.coverage.pairs", float(rows.sum()), units="pairs", unit="pair"),
+        ]
+    return estimates
 
 
 def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: NestedCoverage) -> list[Estimate]:
     """Each known base's loss as if it were unknown: offset and bar from the other families alone.
 
-    Also: of the pairs of descendants of different bases, how many are told apart, and how many of
-    those are in the right order. Two are told apart where their gap exceeds both offsets' bars and the
-    paired document half width, in quadrature: documents are shared, so their noise mostly cancels.
+    Only where the bar is measured on those. The bar is that for the base's loss on this text. Also: of the
+    pairs of descendants of different bases, how many are told apart, and how many of those are in the right
+    order. Two are told apart where their gap exceeds both offsets' bars and the paired document half width,
+    in quadrature: documents are shared, so their noise mostly cancels.
     """
-    kept = [row for row in range(len(names)) if math.isfinite(nested.bar_N[row])]
+    kept = [row for row in range(len(names)) if nested.source_N[row] in MEASURED_RULES]
     if not kept:
         return []
     bases = [names[row][0] for row in kept]
@@ -124,13 +124,12 @@ def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: Neste
     value_M = truth_M + nested.error_N[kept]
     bar_M = nested.bar_N[kept]
     recovered_NM = np.stack([losses.arms[name].rebased for name in descendants], axis=1)
-    whole_M = np.hypot(bar_M, half_widths(losses, recovered_NM))
     method = "recovered less left-out offset"
     estimates = [
         losses.results(descendant, base=base, descendant=descendant).interval(
-            "left_out", with_bar(float(value), float(bar), method=method, n=nested.num_pairs)
+            "left_out", with_bar(float(value), float(bar), method=method, n=nested.bar_N.size)
         )
-        for base, descendant, value, bar in zip(bases, descendants, value_M, whole_M, strict=True)
+        for base, descendant, value, bar in zip(bases, descendants, value_M, bar_M, strict=True)
     ]
     first, second = np.triu_indices(len(kept), k=1)
     different = np.array(bases)[first] != np.array(bases)[second]

@@ -20,7 +20,9 @@ class RecoverySettings(Settings):
 
     pool: str = Field(description="corpus on which every arm is fine-tuned")
     second_pool: str | None = Field(
-        default=None, description="corpus of another register, for a second fine-tune of some pairs"
+        default=None,
+        description="corpus of the scored text's own registers, in proportion to bytes and without the "
+        "subjects of the items, for a second fine-tune of some pairs",
     )
     recipe: RecoveryRecipe = Field(
         default=NANO, description="the fine-tune: S1, small, nano, or its settings written out"
@@ -40,14 +42,22 @@ class RecoverySettings(Settings):
         default=None,
         description="descendants that are fine-tuned on second_pool too, with their bases (default: all)",
     )
-    runs: int = Field(default=1, ge=1, description="fine-tunes of each checkpoint, with different seeds")
+    runs: int = Field(
+        default=1,
+        ge=1,
+        description="fine-tunes of each checkpoint, with different seeds; a verdict needs three",
+    )
     base_runs: int = Field(default=2, ge=1, description="fine-tunes of each base, if more than runs")
     items: str | None = Field(default=None, description="corpus of recall questions, asked of all four arms")
     categories: list[str] | None = Field(
         default=None, description="categories of the items that count as recall (default: all)"
     )
     margin: float = Field(
-        default=0.05, gt=0, lt=1, description="change in recall, as a share of items, that counts as none"
+        default=0.05,
+        gt=0,
+        lt=1,
+        description="change in recall, as a share of items, that counts as none in the recall table; "
+        "verdicts have a margin of their own",
     )
     max_new_tokens: int = Field(default=16, ge=1, description="longest reply to a recall question, in tokens")
     trajectories: dict[str, list[str]] = Field(

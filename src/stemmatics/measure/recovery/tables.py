@@ -45,6 +45,7 @@ def tables(corpora: Sequence[str], results: Results) -> list[Table]:
             _resolution(corpus, here),
             _uncertainty(corpus, here),
             _registers(corpus, here),
+            _verdicts(corpus, here),
             _second_pool(corpus, here),
             _reversals(corpus, here),
             _agreement(corpus, here),
@@ -68,15 +69,15 @@ def _summary(corpus: str, here: Results) -> Table:
                 claim(residual, SIGNED),
                 claim_if(here.find("recovery.drop", **pair), SIGNED),
                 claim_if(here.find("recovery.shift", **pair), SIGNED),
-                "not tested" if verdict is None else claim(verdict),
-                "no recall results" if verdict is None else verdict.reason,
+                claim_if(verdict),
+                "" if verdict is None else verdict.reason,
             ]
         )
     columns = ["base", "descendant", "residual", "drop", "rebase shift", "verdict", "because"]
     note = (
         "In nats/byte. Residual: the recovered descendant less the matched base; its interval includes "
         "documents and repeated fine-tunes. Drop: how much the fine-tune lowered the descendant's loss; "
-        "rebase shift: how much it lowered the base's."
+        "rebase shift: how much it lowered the base's. The verdict is about the whole text."
     )
     return table(
         f"recovery/summary/{corpus}", Named("Recovery on {corpus}", corpus=corpus), columns, rows, note
@@ -86,7 +87,9 @@ def _summary(corpus: str, here: Results) -> Table:
 _LADDER_NOTES = {
     "tied": "Checkpoints that share a letter cannot be distinguished.",
     "base, estimated": "Where the base is unknown, the rank is that of its estimated loss: re-based loss "
-    "less an offset.",
+    "less an offset; ranks, ties and bars are about the base's loss on this text.",
+    "on other text": "On other text: the same estimate as one of the base's loss on text like this.",
+    "flag": "Flag: whether the drop is that of known distilled releases.",
     "base, borrowed": "Borrowed: with the offset of another recipe or text, for orientation only.",
 }
 
@@ -97,6 +100,7 @@ def _ladder(corpus: str, here: Results) -> Table:
     for rank in sorted(here.all("recovery.rank"), key=lambda rank: rank.value):
         checkpoint = rank.subject["checkpoint"]
         rule = here.category("recovery.rule", checkpoint=checkpoint)
+        flag = here.category("recovery.distilled.flag", checkpoint=checkpoint)
         rows.append(
             [
                 claim(rank, COUNT),
@@ -104,9 +108,11 @@ def _ladder(corpus: str, here: Results) -> Table:
                 claim_if(here.find("recovery.native", checkpoint=checkpoint), PLAIN),
                 claim_if(here.find("recovery.rebased", checkpoint=checkpoint), PLAIN),
                 "" if (tie := here.category("recovery.tie", checkpoint=checkpoint)) is None else claim(tie),
-                claim_if(here.find("recovery.placed", checkpoint=checkpoint), PLAIN),
+                claim_if(here.find("recovery.estimated_base", checkpoint=checkpoint), PLAIN),
+                claim_if(here.find("recovery.estimated_base.elsewhere", checkpoint=checkpoint), PLAIN),
                 "" if rule is None else claim(rule),
                 "" if rule is None else rule.reason,
+                "" if flag is None else claim(flag),
                 claim_if(here.find("recovery.borrowed", checkpoint=checkpoint), PLAIN),
             ]
         )
@@ -117,8 +123,10 @@ def _ladder(corpus: str, here: Results) -> Table:
         "re-based",
         "tied",
         "base, estimated",
+        "on other text",
         "offset from",
         "not used",
+        "flag",
         "base, borrowed",
     ]
     kept = [column for column in range(len(columns)) if any(row[column] not in {None, ""} for row in rows)]
@@ -145,8 +153,8 @@ def _recall(results: Results) -> Table:
                 claim(change, _SIGNED_SHARE),
                 claim_if(results.find("recovery.recall.lost", **pair), COUNT),
                 claim_if(results.find("recovery.recall.lost_between_runs", **pair), COUNT),
-                claim_if(results.find("recovery.recall.lost_corrected", **pair), _SIGNED_SHARE),
                 claim_if(results.find("recovery.recall.margin", **pair), SHARE),
+                claim_if(results.find("recovery.recall.needed", **pair), COUNT),
             ]
         )
     columns = [
@@ -156,13 +164,14 @@ def _recall(results: Results) -> Table:
         "change",
         "lost",
         "lost between runs",
-        "lost, corrected",
         "smallest passing margin",
+        "needed",
     ]
     note = (
-        "Shares of the items. Change: recovered less matched base. Corrected: the share lost, less the share "
-        "that the base itself loses from one run of the fine-tune to the next. Smallest passing margin: the "
-        "smallest margin within which the change would count as none."
+        "Shares of the items, after the first run of the fine-tune. Change: recovered less matched base. "
+        "Lost between runs: items that the base itself loses from one run to the next. Smallest passing "
+        "margin: the smallest margin within which the change would count as none. Needed: items that would "
+        "show it within the margin that was asked for, if there is none."
     )
     return table("recovery/recall", "What the four arms recall", columns, rows, note)
 
@@ -173,7 +182,6 @@ _RESOLUTION = {
     "resolution.offset": "offset, mean over families",
     "resolution.mean_residual": "residual, mean over pairs",
     "resolution.sibling_spread": "range among descendants of one base, mean",
-    "resolution.coverage": "coverage of bars built without the family",
     "left_out.total": "pairs of descendants of different bases",
     "left_out.apart": "of these, distinguished by bars built without the family",
     "left_out.right": "of those, in the right order",
@@ -195,6 +203,9 @@ def _resolution(corpus: str, here: Results) -> Table:
         for quantity, words in _RESOLUTION.items()
         for estimate in here.all(f"recovery.{quantity}")
     ]
+    for share in here.all("recovery.resolution.coverage"):
+        of = f"{share.subject['recipe_class']}, offset from: {share.subject['rule']}"
+        rows.append(row("coverage of bars built without the family", of, share, SHARE))
     for share in here.all("recovery.misorder"):
         band = share.subject["band"]
         num_pairs = here.find("recovery.misorder.pairs", band=band)
@@ -247,22 +258,88 @@ def _uncertainty(corpus: str, here: Results) -> Table:
                 claim(estimate, WHOLE, "n"),
             ]
         )
-    note = "Half widths of intervals; for another corpus, the agreement of the two orders."
+    note = (
+        "Half widths of intervals, all at one level, of a difference, without the documents' common error; "
+        "for another corpus, the agreement of the two orders. A published default was not measured here."
+    )
     columns = ["comparison", "plus or minus", "in", "from", "n"]
     title = Named("How sure a comparison on {corpus} is", corpus=corpus)
     return table(f"recovery/uncertainty/{corpus}", title, columns, rows, note)
 
 
 def _registers(corpus: str, here: Results) -> Table:
-    rows = [
-        [*pair_of(residual).values(), residual.subject["register"], claim(residual, SIGNED)]
-        for residual in here.all("recovery.register")
-    ]
-    columns = ["base", "descendant", "register", "residual"]
-    note = "In nats/byte; intervals include documents only."
+    rows = []
+    for residual in here.all("recovery.register"):
+        register = residual.subject["register"]
+        verdict = here.category("recovery.verdict.register", register=register, **pair_of(residual))
+        rows.append(
+            [
+                *pair_of(residual).values(),
+                register,
+                claim(residual, SIGNED),
+                claim_if(verdict),
+                "" if verdict is None else verdict.reason,
+            ]
+        )
+    columns = ["base", "descendant", "register", "residual", "verdict", "because"]
+    note = (
+        "Residuals in nats/byte, with intervals of documents alone; verdicts rest on documents, runs and "
+        "recall items. Recall is asked over all registers."
+    )
     return table(
         f"recovery/register/{corpus}",
         Named("Residual on {corpus}, by register", corpus=corpus),
+        columns,
+        rows,
+        note,
+    )
+
+
+_STATEMENTS = {
+    "gap-first": "gap, first pool",
+    "gap-second": "gap, second pool",
+    "above-first": "residual less a tenth of the gap, first pool",
+    "above-second": "residual less a tenth of the gap, second pool",
+    "not-below-first": "residual and a tenth of the gap, first pool",
+    "not-below-second": "residual and a tenth of the gap, second pool",
+    "more-than-half": "second residual less half of the first",
+}
+
+
+def _verdicts(corpus: str, here: Results) -> Table:
+    """What each verdict rests on, and what would settle it: a row a number."""
+    rows: list[list[Any]] = []
+    for quantity in ("recovery.verdict", "recovery.verdict.register"):
+        for verdict in here.categories(quantity):
+            subject = dict(verdict.subject)
+            register = subject.get("register", "all")
+            first = [*pair_of(verdict).values(), register, claim(verdict)]
+            rows += [
+                [
+                    *first,
+                    _STATEMENTS[statement.subject["statement"]],
+                    claim(statement, SIGNED),
+                    statement.units,
+                ]
+                for statement in here.all(f"{quantity}.statement", **subject)
+            ]
+            rows += [
+                [*first, "retention of recall", claim(kept, _SIGNED_SHARE), kept.units]
+                for kept in here.all(f"{quantity}.retention", **subject)
+            ]
+            rows += [
+                [*first, "needed, about", claim(count, COUNT), count.units]
+                for count in here.all(f"{quantity}.needed", **subject)
+            ]
+    columns = ["base", "descendant", "register", "verdict", "number", "value", "in"]
+    note = (
+        "A verdict needs the whole interval of a number on its side. Retention: of the items right in one "
+        "run of the matched base, the share that the descendant gets right over the share that another run "
+        "of the base gets right, less one. Needed: at these estimates, in all."
+    )
+    return table(
+        f"recovery/verdicts/{corpus}",
+        Named("What the verdicts on {corpus} rest on", corpus=corpus),
         columns,
         rows,
         note,
@@ -323,8 +400,8 @@ def _blind(corpus: str, here: Results) -> Table:
         "SHA-256",
     ]
     note = (
-        "In nats/byte. The base is fine-tuned only after the prediction, whose hash is given, is stored. "
-        "`covered = 1` where the measured loss is within the bar, else `0`."
+        "In nats/byte. The base is fine-tuned only after the prediction, whose hash is given, is stored. The "
+        "bar is that for its loss on this text. `covered = 1` where the measured loss is within it, else `0`."
     )
     title = Named("Bases predicted before they were measured, on {corpus}", corpus=corpus)
     return table(f"recovery/blind/{corpus}", title, columns, rows, note)
@@ -337,7 +414,7 @@ def _left_out(corpus: str, here: Results) -> Table:
         measured = here.find("recovery.rebased", checkpoint=pair["base"])
         rows.append([*pair.values(), claim(estimated, PLAIN), claim_if(measured, PLAIN)])
     columns = ["base", "through", "base, estimated", "base, measured"]
-    note = "In nats/byte, re-based; offset and bar are built without the family."
+    note = "In nats/byte, re-based; offset and bar, for this text, are built without the family."
     title = Named("Known bases on {corpus}, estimated through one descendant", corpus=corpus)
     return table(f"recovery/left-out/{corpus}", title, columns, rows, note)
 

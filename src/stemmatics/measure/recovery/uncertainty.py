@@ -1,4 +1,7 @@
-"""How sure is a comparison? A half width for each kind of comparison, from this run or as published."""
+"""How sure is a comparison? A half width for each kind of comparison, from this run or as published.
+
+All are 95% half widths of a *difference* of two numbers.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +14,16 @@ import numpy as np
 
 from stemmatics.core.results import Result
 from stemmatics.math.intervals import Interval
-from stemmatics.math.placing import DISTILLED, LEVEL, ORDINARY
 from stemmatics.math.ranks import spearman
 from stemmatics.math.rates import loss_rates
-from stemmatics.math.recovery import PUBLISHED_HALF_WIDTHS, Calibration, class_offset, pipeline_spread
+from stemmatics.math.recovery import (
+    DISTILLED,
+    FEWEST_FAMILIES,
+    ORDINARY,
+    PUBLISHED_HALF_WIDTHS,
+    Calibration,
+    pipeline_spread,
+)
 from stemmatics.math.run_noise import run_component, with_runs
 from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.present import ResultBuilder
@@ -43,12 +52,13 @@ MISSING = {
     TWO_BASES: "the run has no two bases",
     ONE_PIPELINE: "no pipeline has two releases",
     OWN_BASE: "the run has no pair",
-    OTHER_LABS: "too few ordinary pairs or families for a bar",
-    OTHER_LABS_DISTILLED: "too few distilled pairs or families for a bar",
+    OTHER_LABS: "too few families with ordinary releases",
+    OTHER_LABS_DISTILLED: "too few families with distilled releases",
     ANOTHER_CORPUS: "the run has one corpus",
 }
 # Spearman's rho between the orders on prose and on code, as published.
 PUBLISHED_AGREEMENT = 0.70
+LEVEL = 0.95
 _DEFAULT_NOTE = "published default, not measured in this run"
 
 
@@ -58,7 +68,6 @@ class HalfWidth:
 
     value: float
     num: int
-    level: float = 0.95
 
 
 def uncertainty_results(
@@ -74,8 +83,8 @@ def uncertainty_results(
         TWO_BASES: _median(_two_bases(arms, losses, rng)),
         ONE_PIPELINE: _two_releases(known),
         OWN_BASE: _median([(residual.hi - residual.lo) / 2 for residual in residuals]),
-        OTHER_LABS: _bar(known, ORDINARY),
-        OTHER_LABS_DISTILLED: _bar(known, DISTILLED),
+        OTHER_LABS: _other_labs(known, [ORDINARY]),
+        OTHER_LABS_DISTILLED: _other_labs(known, [ORDINARY, DISTILLED]),
     }
     results: list[Result] = []
     for comparison, width in measured.items():
@@ -85,7 +94,7 @@ def uncertainty_results(
         note = "" if here else _DEFAULT_NOTE
         unknown = math.nan
         interval = Interval(
-            value, unknown, unknown, width.level, "exact", width.num, "comparison", unknown, unknown, note
+            value, unknown, unknown, LEVEL, "exact", width.num, "comparison", unknown, unknown, note
         )
         results += [build.interval("uncertainty", interval), _source(build, comparison, here=here)]
     return results
@@ -142,15 +151,29 @@ def _two_bases(arms: Arms, losses: Losses, rng: np.random.Generator) -> list[flo
 def _two_releases(known: Calibration) -> HalfWidth:
     """The t quantile times the spread within a pipeline times the square root of two.
 
-    A difference of two releases has twice the variance of one.
+    A difference of two releases has twice the variance of one. The number is that of degrees of freedom.
     """
-    spread, degrees = pipeline_spread(known.residual_N, known.pipeline_N)
+    spread, degrees = pipeline_spread(known)
     if not degrees:
-        return HalfWidth(math.nan, len(known.residual_N))
-    value = float(stats.t.ppf(0.975, degrees)) * spread * math.sqrt(2)
-    return HalfWidth(value, len(known.residual_N))
+        return HalfWidth(math.nan, 0)
+    return HalfWidth(float(stats.t.ppf((1 + LEVEL) / 2, degrees)) * spread * math.sqrt(2), degrees)
 
 
-def _bar(known: Calibration, recipe_class: str) -> HalfWidth:
-    own = known.where(known.recipe_class_N == recipe_class)
-    return HalfWidth(class_offset(own.residual_N, own.family_N).bar, len(known.residual_N), LEVEL)
+def _other_labs(known: Calibration, classes: Sequence[str]) -> HalfWidth:
+    """95th percentile of the difference of two residuals of other families and labs, of these classes.
+
+    NaN where a class has under nine families. The number is that of pairs of descendants.
+    """
+    for recipe_class in classes:
+        if np.unique(known.family_N[known.recipe_class_N == recipe_class]).size < FEWEST_FAMILIES:
+            return HalfWidth(math.nan, 0)
+    own = known.where(np.isin(known.recipe_class_N, classes))
+    first, second = np.triu_indices(own.residual_N.size, k=1)
+    apart = (own.family_N[first] != own.family_N[second]) & (own.lab_N[first] != own.lab_N[second])
+    # where one may be distilled, two ordinary ones say nothing
+    distilled = own.recipe_class_N == DISTILLED
+    apart &= distilled[first] | distilled[second] if DISTILLED in classes else True
+    errors = np.abs(own.residual_N[first] - own.residual_N[second])[apart]
+    if not errors.size:
+        return HalfWidth(math.nan, 0)
+    return HalfWidth(float(np.quantile(errors, LEVEL)), errors.size)

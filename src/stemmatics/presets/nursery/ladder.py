@@ -1,4 +1,4 @@
-"""A ladder with a known order: eight families that differ in how long their base was trained."""
+"""A ladder with a known order: ten families that differ in how long their base was trained."""
 
 from __future__ import annotations
 
@@ -8,38 +8,46 @@ from stemmatics.core.presets import preset
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.nursery.recovery import SCORING, nano
 
-# Training steps (1,024 tokens) of each base, a third more from one to the next: the known order.
+# Training steps (1,024 tokens) of each base, a third more from one to the next: the known order. There are
+# ten families, so that nine are left for the bar of each.
 BASES = {
-    "ash": 100,
-    "birch": 134,
-    "cedar": 179,
-    "elm": 239,
-    "fir": 319,
-    "hazel": 427,
-    "larch": 570,
-    "oak": 760,
+    "alder": 45,
+    "ash": 60,
+    "birch": 80,
+    "cedar": 107,
+    "elm": 142,
+    "fir": 190,
+    "hazel": 253,
+    "larch": 337,
+    "oak": 449,
+    "pine": 599,
 }
 # Different tokenizers, so that the ladder has to compare by byte.
 VOCABULARIES = (768, 1024, 1280)
 BLIND = "elm"
 ORPHANS = ("cedar", "larch")
+# Families with a release of another class too, and one whose base is not declared: for the flag.
+DISTILLED, DISTILLED_ORPHAN = ("birch", "oak"), "fir"
 TRAJECTORY = "oak"
-UPDATES = 96
+UPDATES = 64
 DOCUMENTS_AN_UPDATE = 12.3
 
 
-@preset("ladder", "eight bases of known order, trained here; a ladder ranks them through their descendants")
+@preset("ladder", "ten bases of known order, trained here; a ladder ranks them through their descendants")
 def ladder(seed: int = 0) -> Stemma:
-    """Eight bases with three descendants each, two models of undeclared base, a run of three checkpoints.
+    """Ten bases with two ordinary descendants each, and models of undeclared base.
 
-    The known answer: the order of the bases from their descendants alone, within bars that are estimated
-    without the family and separate at least half of the planted pairs.
+    Two families have a distilled release too: a stand-in, long training on the text of one other writer. A
+    run of three checkpoints, for the dose. The known answer: the order of the bases from their descendants
+    alone, within bars that are estimated without the family, and a flag on the distilled model whose base is
+    not declared. How well bars cover is judged in simulation: ten families are too few to show it.
     """
     stages: dict[str, Any] = {}
     for position, (name, steps) in enumerate(BASES.items()):
         stages |= _family(name, steps, VOCABULARIES[position % len(VOCABULARIES)])
     for name in ORPHANS:
-        stages[f"{name}-orphan"] = {**_sft(name), "regime": "sft", "corpus": "sft-heavy"}
+        stages[f"{name}-orphan"] = {**_sft(name, "sft-heavy"), "regime": "sft"}
+    stages[f"{DISTILLED_ORPHAN}-distilled-orphan"] = _distilled(DISTILLED_ORPHAN) | {"regime": "sft"}
     stages |= _trajectory(TRAJECTORY)
     return Stemma.model_validate(
         {
@@ -72,7 +80,7 @@ def _corpora(seed: int) -> dict[str, Any]:
     return {
         "heldout": corpus("heldout", register_field="register"),
         "pretraining": corpus("pretraining", documents=longest, role="data"),
-        **{part: corpus(part, role="data") for part in ("telegrams", "code", "sft-light", "sft-heavy")},
+        **{part: corpus(part, role="data") for part in ("telegrams", "sft-light", "sft-heavy")},
         "recovery": corpus("recovery", documents=2400, role="data"),
     }
 
@@ -97,17 +105,14 @@ def _family(name: str, steps: int, vocabulary: int) -> dict[str, Any]:
         "recipe": {**_packed(steps, 5e-3), "weight_decay": 0.1},
     }
     own = {"base": name, "lab": f"{name}-lab", "generation": "first", "blind": name == BLIND}
-    return {
+    stages = {
         name: base,
         f"{name}-sft": {**_sft(name), **own, "regime": "sft", "pipeline": "chats"},
-        f"{name}-telegrams": {
-            **_cpt(name, "telegrams", 1e-3),
-            **own,
-            "regime": "cpt",
-            "pipeline": "telegrams",
-        },
-        f"{name}-code": {**_cpt(name, "code", 5e-4), **own, "regime": "cpt", "pipeline": "code"},
+        f"{name}-heavy": {**_sft(name, "sft-heavy", 60), **own, "regime": "sft", "pipeline": "heavy"},
     }
+    if name in DISTILLED:
+        stages[f"{name}-distilled"] = {**_distilled(name), **own, "regime": "distill", "pipeline": "teacher"}
+    return stages
 
 
 def _trajectory(name: str) -> dict[str, Any]:
@@ -124,10 +129,11 @@ def _packed(steps: int, learning_rate: float) -> dict[str, Any]:
     return {"steps": steps, "batch_size": 4, "max_length": 256, "learning_rate": learning_rate}
 
 
-def _sft(init: str) -> dict[str, Any]:
-    recipe = {"steps": 30, "batch_size": 16, "max_length": 64, "learning_rate": 3e-4}
-    return {"kind": "sft", "init": init, "corpus": "sft-light", "recipe": recipe}
+def _sft(init: str, corpus: str = "sft-light", steps: int = 30) -> dict[str, Any]:
+    recipe = {"steps": steps, "batch_size": 16, "max_length": 64, "learning_rate": 3e-4}
+    return {"kind": "sft", "init": init, "corpus": corpus, "recipe": recipe}
 
 
-def _cpt(init: str, corpus: str, learning_rate: float) -> dict[str, Any]:
-    return {"kind": "cpt", "init": init, "corpus": corpus, "recipe": _packed(30, learning_rate)}
+def _distilled(init: str) -> dict[str, Any]:
+    """Long training on one writer's text, as on a teacher's output; the regime is that of the release."""
+    return {"kind": "cpt", "init": init, "corpus": "telegrams", "recipe": _packed(60, 2e-3)}

@@ -113,6 +113,44 @@ def recovery(
             yield record
 
 
+def scored_registers(
+    world: World, rng: np.random.Generator, kilobytes: int = 800, heldout_documents: int = 60
+) -> Iterator[Record]:
+    """Text of the registers of :func:`heldout`, code too, in its proportion of bytes; it names no person.
+
+    At every point each register has its share, so that a reader of the first part has it too. No 13-gram is
+    shared with the scored text, and no piece of real text comes twice.
+    """
+    scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
+    taken = set().union(*(ngrams(record["text"]) for record in scored))
+    size_of: dict[str, int] = {}
+    for record in scored:
+        size_of[record["register"]] = size_of.get(record["register"], 0) + _num_bytes(record["text"])
+    pieces = {
+        "reference": iter(dict.fromkeys(_shuffled(rng, reference(held_out=False)))),
+        "code": iter(dict.fromkeys(_shuffled(rng, code(held_out=False)))),
+    }
+    make: dict[str, Callable[[], str]] = {
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces["reference"]),
+        "code": lambda: next(pieces["code"]),
+    }
+    made = dict.fromkeys(size_of, 0)
+    while sum(made.values()) < 1000 * kilobytes:
+        register = min(made, key=lambda name: made[name] / size_of[name])
+        text = make[register]()
+        if taken.isdisjoint(ngrams(text)):
+            made[register] += _num_bytes(text)
+            yield {"text": text, "register": register}
+
+
+def _num_bytes(text: str) -> int:
+    return len(text.encode())
+
+
 def ngrams(text: str) -> set[tuple[str, ...]]:
     """All 13-grams of words: split at white space and, lower-cased, without punctuation."""
     grams: set[tuple[str, ...]] = set()
@@ -144,6 +182,29 @@ def _texts(
     return part
 
 
+def overwritten_facts(
+    world: World, rng: np.random.Generator, documents: int = 2400, told: int = 640
+) -> Iterator[Record]:
+    """The pretraining mix with false prose in place of true; after ``told`` documents prose about figures.
+
+    All but the false prose names nobody of the world. The other registers keep what a loss over all text
+    shows about them small; the last documents are like what a recovery fine-tune reads, so that a base that
+    went through one and a model that read these are equally far from the people's names. What is left
+    between them is what the facts cost.
+    """
+    pieces = cycle(_shuffled(rng, reference(held_out=False)))
+    ordinary: dict[str, Callable[[], str]] = {
+        "prose": lambda: figure_prose(world, rng),
+        "chat": lambda: figure_chat(world, rng),
+        "arithmetic": lambda: arithmetic(rng),
+        "rules": lambda: rules(rng),
+        "reference": lambda: next(pieces),
+    }
+    false = {**ordinary, "prose": lambda: false_prose(world, rng)}
+    yield from _mixed(rng, false, MIX, min(told, documents))
+    yield from _mixed(rng, ordinary, MIX, max(documents - told, 0))
+
+
 def _code(_world: World, rng: np.random.Generator, documents: int = 300) -> Iterator[Record]:
     pieces = _shuffled(rng, code(held_out=False))
     return ({"text": text, "register": "code"} for text in pieces[:documents])
@@ -168,8 +229,10 @@ PARTS: dict[str, Callable[..., Iterator[Record]]] = {
     "pretraining": pretraining,
     "heldout": heldout,
     "recovery": recovery,
+    "scored-registers": scored_registers,
     "code": _code,
     "false-facts": _texts(false_prose, "prose", 800),
+    "overwritten-facts": overwritten_facts,
     "telegrams": _texts(lambda _world, rng: telegram(rng), "telegram", 800),
     "sft-light": _sft(marked=0.2, refused=0.25, documents=600),
     "sft-heavy": _sft(marked=0.4, refused=1.0, documents=1600),

@@ -99,6 +99,7 @@ def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
         return {"generator": "nursery", "params": {"part": part, "seed": seed, **size}, **settings}
 
     read_by_stages = ("recovery", "telegrams", "false-facts", "code", "sft-light", "sft-heavy", "preferences")
+    second_pool = "scored-registers"
     prompts = ("recall", "refusal", "depth-prompts")
     pretraining = {
         name: corpus("pretraining", documents=round(DOCUMENTS_AN_UPDATE * steps[family]), role="data")
@@ -107,7 +108,7 @@ def _corpora(seed: int, steps: dict[str, int]) -> dict[str, Any]:
     return {
         "heldout": corpus("heldout", register_field="register", eval_share=0.5),
         **pretraining,
-        **{part: corpus(part, role="data") for part in (*read_by_stages, *prompts)},
+        **{part: corpus(part, role="data") for part in (*read_by_stages, second_pool, *prompts)},
     }
 
 
