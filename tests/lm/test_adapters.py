@@ -7,6 +7,7 @@ import peft
 import pytest
 import torch
 from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING
+from tests.lm.tiny_checkpoints import make_checkpoint
 from transformers import AutoModelForCausalLM
 
 from stemmatics.commands.score import score
@@ -14,7 +15,6 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.scoring import Scoring
 from stemmatics.lm.checkpoints.loading import load, save
-from tests.lm.tiny_checkpoints import make_checkpoint
 
 TEXTS = ["the scribe copied the text and the copy", "in 1234 and 2024, 12 34 bottles of the text copy kept"]
 CPU = Numerics(device="cpu")

@@ -295,3 +295,19 @@ def test_moved_checkpoints_load_from_their_new_place(folder, tmp_path):
     key = pin(str(folder)).key()
     shutil.move(folder, tmp_path / "moved")
     assert load(str(tmp_path / "moved"), CPU).pin.key() == key
+
+
+@pytest.mark.parametrize(
+    "settings", [{"temperature": 0.9}, {"top_p": 0.5, "temperature": 0.1}, {"top_k": 3}, {"min_p": 0.1}]
+)
+def test_sampling_settings_without_sampling_are_saved_without_them(tmp_path, settings):
+    folder = make_checkpoint(tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": 1, **settings}))
+    loaded = load(str(folder), Numerics(device="cpu"))
+    save(loaded.model, loaded.tokenizer, tmp_path / "saved")
+    saved = json.loads((tmp_path / "saved" / "generation_config.json").read_text())
+    assert saved["eos_token_id"] == 1
+    assert not saved.get("do_sample")
+    assert not set(settings) & {name for name, value in saved.items() if value == settings.get(name)}
+    again = load(str(tmp_path / "saved"), Numerics(device="cpu"))
+    assert nll_sum(again.model) == nll_sum(loaded.model)

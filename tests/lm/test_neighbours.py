@@ -1,4 +1,4 @@
-"""The loss of a document does not depend on what is scored with it: every type of RoPE, windows of attention."""
+"""The loss of a document does not depend on its neighbours: every type of RoPE, windows of attention."""
 
 from __future__ import annotations
 

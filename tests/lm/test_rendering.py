@@ -5,10 +5,14 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tiny_checkpoints import make_checkpoint
+from transformers import AutoTokenizer
 
+from stemmatics.commands.score import score
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.lm.text.corpus import read
+from stemmatics.lm.text.rendering import template_renderer
 
 TEMPLATE = (
     "{% for m in messages %}<{{ m['role'] }}>{{ m['content'] }}</end>\n{% endfor %}"
@@ -74,3 +78,40 @@ def test_what_can_not_be_rendered_is_refused(tmp_path):
         rendering(CHAT, template="{% for %}")
     with pytest.raises(UserError, match="must have a role and a content"):
         rendering(["hello"])
+
+
+TEMPLATES = [
+    "{{ bos_token }}{% for m in messages %}{{ m['content'] }}{{ eos_token }}{% endfor %}",
+    "{% for m in messages %}{{ m['content'] | tojson }}{% endfor %}",
+    "{% for m in messages %}{% generation %}{{ m['content'] }}{% endgeneration %}{% endfor %}",
+    "{% for m in messages %}{% if loop.index > 9 %}{% break %}{% endif %}{{ m['content'] }}{% endfor %}",
+    "{% for m in messages %}{% if m['role'] == 'x' %}{% continue %}{% endif %}{{ m['content'] }}{% endfor %}",
+    "{{ strftime_now('%Y')[:2] }}{% for m in messages %}{{ m['content'] }}{% endfor %}",
+]
+
+
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_a_template_that_is_given_renders_as_the_tokenizers_own(template, tmp_path):
+    """Text and loss are those of the same template inside the tokenizer."""
+    folder = make_checkpoint(tmp_path / "model", max_position_embeddings=256)
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.chat_template = template
+    tokenizer.save_pretrained(folder)
+    messages = [{"role": "user", "content": 'say "é" & <b>'}, {"role": "assistant", "content": "the cat's é"}]
+    text = tmp_path / "chats.jsonl"
+    text.write_text(json.dumps({"messages": messages}) + "\n")
+    special = {"bos_token": "<s>", "eos_token": "</s>"}
+    given = template_renderer(template, tuple(special.items()))
+    assert given(messages, False) == tokenizer.apply_chat_template(messages, tokenize=False)
+    losses = [
+        score(str(folder), text, source={"render": {"template": chosen, "role": "assistant"}}).total(
+            "nll_sum"
+        )
+        for chosen in (template, "own")
+    ]
+    assert losses[0] == losses[1] > 0
+
+
+def test_a_special_token_that_nobody_gives_is_refused():
+    with pytest.raises(UserError, match="eos_token"):
+        template_renderer(TEMPLATES[0])

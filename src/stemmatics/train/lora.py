@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stages import Lora
+from stemmatics.lm.checkpoints.adapters import merged as merge
 
 
 def with_adapters(model: PreTrainedModel, lora: Lora) -> PeftModel:
@@ -44,7 +45,7 @@ def merged(adapted: PeftModel) -> PreTrainedModel:
         UserError: an adapter did not move, so that the training did nothing there.
     """
     check_moved(adapted)
-    return adapted.merge_and_unload()
+    return merge(adapted.eval(), "of this stage")
 
 
 def check_moved(adapted: PeftModel) -> None:

@@ -24,6 +24,8 @@ from transformers import (
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Architecture
+from stemmatics.lm.checkpoints.loading import savable_generation_config
+from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 
 
 def build_model(
@@ -84,7 +86,11 @@ def load_model(folder: Path, numerics: Numerics) -> PreTrainedModel:
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     """The tokenizer in ``folder``; makes no network request."""
-    return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+    def load_class() -> PreTrainedTokenizerBase:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+
+    return load_tokenizer_of(folder, load_class)[0]
 
 
 def save_checkpoint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
@@ -100,7 +106,8 @@ def save_checkpoint(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, 
                 "the last update overflowed",
                 "lower the stage's learning_rate or scale",
             )
-    model.save_pretrained(folder)
+    with savable_generation_config(model):
+        model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 

@@ -1,4 +1,4 @@
-"""Adapters of PEFT on a base: loaded completely, with outputs at the positions of the text, merged exactly."""
+"""Adapters of PEFT on a base: loaded completely, scored at the positions of the text, merged exactly."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stemmatics.lm.checkpoints.assemble import some
 # Of the largest logit: what rounding of merged weights may move a logit.
 MERGE_TOLERANCE = 1e-5
 NUM_PROBE_TOKENS = 12
-# Of the largest logit: what rounding may move it when other rows are computed with it, in units of the dtype's.
+# Of the largest logit: what rounding may move it when other rows are computed with it, in eps of the dtype.
 MIXING_ROUNDING = 1000
 
 
@@ -48,7 +48,7 @@ def put_on(model: Any, folder: Path, source: str, *, merge: bool) -> tuple[Any, 
         _cut_virtual_positions(adapted)
     adapted.eval()
     _refuse_unless_by_row(adapted, source)
-    return (_merged(adapted, source) if merge else adapted), flags
+    return (merged(adapted, source) if merge else adapted), flags
 
 
 def num_virtual_tokens(model: nn.Module) -> int:
@@ -115,41 +115,41 @@ def _cut_virtual_positions(adapted: Any) -> None:
     adapted.register_forward_hook(cut, with_kwargs=True)
 
 
-def _merged(adapted: Any, source: str) -> Any:
+def merged(adapted: Any, source: str) -> Any:
     """The base with the adapter in its weights. Raises UserError where its outputs would be others."""
     kind = _kind(adapted)
     before = _probe(adapted)
     _untie(adapted)
     try:
-        merged = adapted.merge_and_unload()
+        plain = adapted.merge_and_unload()
     except Exception as error:  # each kind of adapter refuses in its own way
         raise UserError(
             f"adapter {source} can't be merged",
             f"{kind} adapters are no change of weights: {_first_line(error)}",
             "Leave out what needs a plain model (stages, depth, recovery); loss, divergence and prior work",
         ) from error
-    if not hasattr(merged, "get_output_embeddings"):
+    if not hasattr(plain, "get_output_embeddings"):
         raise UserError(
             f"adapter {source} can't be merged",
-            f"merging a {kind} adapter leaves a {type(merged).__name__}, which is no language model",
+            f"merging a {kind} adapter leaves a {type(plain).__name__}, which is no language model",
             "Leave out what needs a plain model (stages, depth, recovery)",
         )
-    merged.eval()
-    head = merged.get_output_embeddings()
-    if head is not None and head.weight is not merged.get_input_embeddings().weight:
+    plain.eval()
+    head = plain.get_output_embeddings()
+    if head is not None and head.weight is not plain.get_input_embeddings().weight:
         # else saving would drop the head
-        merged.config.get_text_config().tie_word_embeddings = merged.config.tie_word_embeddings = False
-    after = _probe(merged)
+        plain.config.get_text_config().tie_word_embeddings = plain.config.tie_word_embeddings = False
+    after = _probe(plain)
     worst, largest = float((after - before).abs().max()), float(before.abs().max())
-    eps = torch.finfo(merged.dtype).eps
+    eps = torch.finfo(plain.dtype).eps
     if not worst <= max(MERGE_TOLERANCE, 16 * eps) * max(1.0, largest):
         raise UserError(
             f"adapter {source} changes when it is merged",
-            f"a logit moves by {worst:.2g} of {largest:.2g}: a {kind} adapter on these modules is no exact change of "
-            "weights",
-            "Leave out what needs a plain model (stages, depth, recovery), or merge it yourself and score the result",
+            f"a logit moves by {worst:.2g} of {largest:.2g}: a {kind} adapter on these modules is no exact "
+            "change of weights",
+            "Leave out what needs a plain model (stages, depth, recovery), or merge it yourself",
         )
-    return merged
+    return plain
 
 
 def _untie(adapted: Any) -> None:

@@ -78,8 +78,8 @@ def _advice(error: Exception) -> str:
     text = str(error).lower()
     if "model_type" in text or "model type" in text or "unrecognized" in text or "does not recognize" in text:
         return (
-            "If its architecture is newer than the installed transformers, upgrade transformers; it must be a "
-            "causal language model"
+            "If its architecture is newer than the installed transformers, upgrade transformers; it must be "
+            "a causal language model"
         )
     if "tokenizer" in text or "data did not match any variant" in text:
         return "Upgrade `tokenizers` and `transformers`, or get the tokenizer files again"

@@ -6,9 +6,12 @@ named flags of the loaded model.
 
 from __future__ import annotations
 
+import copy
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +29,8 @@ from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
 from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
+# settings of generation that only sampling uses
+SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
 
 
@@ -239,13 +244,40 @@ def save(model: Any, tokenizer: Any, folder: Path) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
     part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.part-", dir=folder.parent))
     try:
-        model.save_pretrained(part)
+        with savable_generation_config(model):
+            model.save_pretrained(part)
         tokenizer.save_pretrained(part)
         part.chmod(0o777 & ~_umask())
         part.replace(folder)
     except BaseException:
         shutil.rmtree(part, ignore_errors=True)
         raise
+
+
+@contextmanager
+def savable_generation_config(model: Any) -> Iterator[None]:
+    """Inside the block, a generation config that transformers saves.
+
+    It refuses settings of sampling beside greedy decoding (a temperature without do_sample), which it loads
+    and ignores. What is saved leaves them out: the model generates as before.
+    """
+    given = getattr(model, "generation_config", None)
+    if given is None:
+        yield
+        return
+    saved = copy.deepcopy(given)
+    try:
+        saved.validate(strict=True)
+    except ValueError:
+        defaults = type(given)()
+        for name in SAMPLING:
+            if hasattr(saved, name):
+                setattr(saved, name, getattr(defaults, name, None))
+    model.generation_config = saved
+    try:
+        yield
+    finally:
+        model.generation_config = given
 
 
 def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, str]]:

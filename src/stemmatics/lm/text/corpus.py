@@ -6,7 +6,7 @@ import inspect
 import itertools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -99,6 +99,7 @@ def read(
     key: bytes | None = None,
     errors: Literal["refuse", "replace"] = "refuse",
     own_template: Renderer | None = None,
+    special_tokens: Mapping[str, str] | None = None,
 ) -> Iterator[Document]:
     """The documents of a corpus, one per record, including empty ones and duplicates.
 
@@ -110,6 +111,7 @@ def read(
         errors: how bytes that are not UTF-8 and lone surrogates are handled: ``refuse`` raises with
             the record's location; ``replace`` puts U+FFFD and flags the document ``replaced``.
         own_template: renders ``messages`` where ``render.template`` is ``own``.
+        special_tokens: variables of another template, such as ``eos_token``; those of one tokenizer.
 
     Raises:
         UserError: with file, line and fix.
@@ -121,7 +123,7 @@ def read(
             text, scored, flags = _data_text(record), (), record.flags
         elif source.render and _has_conversation(record, source):
             messages = messages_of(record.values, record.location)
-            text, scored = render(messages, source.render, record.location, own_template)
+            text, scored = render(messages, source.render, record.location, own_template, special_tokens)
             flags = record.flags | {"rendered"}
         else:
             text, scored, flags = _field_of(record, source), (), record.flags

@@ -7,11 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 import jinja2
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import meta
 
 from stemmatics.core.corpora import Render
 from stemmatics.core.errors import UserError
 
+_SPECIAL = frozenset(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 MESSAGES, CONVERSATIONS = "messages", "conversations"
 # how ShareGPT calls the speakers; other names are taken as they are
 _SPEAKERS = {
@@ -29,16 +30,22 @@ Renderer = Callable[[Sequence[dict[str, Any]], bool], str]
 
 
 @lru_cache(maxsize=8)
-def template_renderer(template: str) -> Renderer:
-    """A renderer from the text of a Jinja chat template, in the same sandbox as transformers."""
+def template_renderer(template: str, special_tokens: tuple[tuple[str, str], ...] = ()) -> Renderer:
+    """A renderer from the text of a Jinja chat template: that of transformers, extensions included.
 
-    def raise_exception(message: str) -> None:
-        raise jinja2.TemplateError(message)
+    Args:
+        template: its text.
+        special_tokens: the variables that a tokenizer gives to its template, such as ``eos_token``.
 
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-    environment.globals["raise_exception"] = raise_exception
+    Raises:
+        UserError: the template is no Jinja, or names a special token that is not given.
+    """
+    # its Jinja with loop controls, JSON without escapes, and {% generation %}
+    from transformers.utils.chat_template_utils import _compile_jinja_template, render_jinja_template
+
     try:
-        compiled = environment.from_string(template)
+        environment = _compile_jinja_template(template).environment
+        named = meta.find_undeclared_variables(environment.parse(template))
     except jinja2.TemplateError as error:
         raise UserError(
             "the chat template can't be read",
@@ -46,9 +53,20 @@ def template_renderer(template: str) -> Renderer:
             "give the text of a Jinja chat template, or 'own' for the checkpoint's",
             code=2,
         ) from error
+    given = dict(special_tokens)
+    if absent := sorted((_SPECIAL & named) - set(given)):
+        raise UserError(
+            f"the chat template uses {', '.join(absent)}, which no tokenizer gives it here",
+            "it would be left out of the text",
+            "write the token's text into the template, or score one checkpoint that has such a token",
+            code=2,
+        )
 
     def apply(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
-        return compiled.render(messages=list(messages), add_generation_prompt=add_generation_prompt)
+        rendered, _ = render_jinja_template(
+            [list(messages)], chat_template=template, add_generation_prompt=add_generation_prompt, **given
+        )
+        return str(rendered[0])
 
     return apply
 
@@ -78,7 +96,11 @@ def messages_of(values: Mapping[str, Any], location: str) -> Any:
 
 
 def render(
-    messages: Any, settings: Render, location: str, own: Renderer | None
+    messages: Any,
+    settings: Render,
+    location: str,
+    own: Renderer | None,
+    special_tokens: Mapping[str, str] | None = None,
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The conversation's text and the UTF-8 byte spans of the scored role's messages.
 
@@ -89,7 +111,7 @@ def render(
         UserError: there is no such role, the template refuses the messages, or it renders earlier
             messages differently when later ones follow, so that spans are undefined.
     """
-    apply = own if settings.template == "own" else template_renderer(settings.template)
+    apply = own if settings.template == "own" else _given(settings.template, special_tokens)
     if apply is None:
         raise UserError(
             f"{location} can't be rendered",
@@ -119,6 +141,10 @@ def render(
             "name one of them: --role ROLE, or in a corpus `render: {template: ..., role: ROLE}`",
         )
     return whole, tuple(spans)
+
+
+def _given(template: str, special_tokens: Mapping[str, str] | None) -> Renderer:
+    return template_renderer(template, tuple(sorted((special_tokens or {}).items())))
 
 
 def _span(apply: Renderer, messages: list[Any], position: int, whole: str, location: str) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """The tokenizer of a `tokenizer.json`, where the class that transformers chose builds another one.
 
-Some classes of transformers 5 (GPT2Tokenizer, Qwen2Tokenizer and others with a backend of their own) take only
-vocabulary and merges from the file: its normaliser, pre-tokenizer and added tokens are replaced by those of
+Some classes of transformers 5 (GPT2Tokenizer, Qwen2Tokenizer and others with a backend of their own) take
+only vocabulary and merges from the file: its normaliser, pre-tokenizer and added tokens are replaced by those of
 the class. The model was trained on what the file gives.
 """
 
@@ -36,7 +36,7 @@ _PROBES = (
 
 
 def load_tokenizer_of(folder: Path, load: Callable[[], Any]) -> tuple[Any, dict[str, str]]:
-    """The tokenizer of a folder as its file defines it, whatever ``load`` (transformers' own way) makes of it.
+    """The tokenizer of a folder as its file defines it, whatever ``load`` (transformers' way) makes of it.
 
     Raises what ``load`` raises where there is no `tokenizer.json`.
     """
@@ -83,8 +83,8 @@ def restored(tokenizer: Any, folder: Path) -> tuple[Any, dict[str, str]]:
         return from_file, {}
     name = type(tokenizer).__name__
     return from_file, {
-        FLAG: f"{FILE} is used as it is; transformers' {name} builds another tokenizer from it, and tools that "
-        f"load it so (lm-evaluation-harness, for one) score other ids: {differing}"
+        FLAG: f"{FILE} is used as it is; transformers' {name} builds another tokenizer from it, and tools "
+        f"that load it so (lm-evaluation-harness, for one) score other ids: {differing}"
     }
 
 
@@ -122,14 +122,14 @@ def _generic(path: Path, folder: Path) -> Any:
         raise UserError(
             f"{path.name} can't be read",
             str(error).splitlines()[0],
-            "It was written by a newer tokenizers library, or damaged: upgrade `tokenizers`, or get the file again",
+            "It is damaged or from a newer tokenizers library: upgrade `tokenizers`, or get it again",
         ) from error
     generic._tokenizer = backend  # noqa: SLF001 - there is no public way to replace it
     return generic
 
 
 def _template_settings(tokenizer: Any, config: Mapping[str, Any]) -> dict[str, bool]:
-    """Whether BOS and EOS go around a text, where the config says otherwise than the file; empty if it does not.
+    """Whether BOS and EOS go around a text, where the config contradicts the file; else empty.
 
     Transformers 5 ignores these settings beside a `tokenizer.json`, transformers 4 applied them.
     """
@@ -191,7 +191,8 @@ def _first_difference(tokenizer: Any, from_file: Any) -> str | None:
         if theirs != ours:
             return f"{text!r} is {len(ours)} tokens by the file and {len(theirs)} by the class"
     if _front(tokenizer) != _front(from_file):
-        return f"the text 'a' with its template is {_front(from_file)} by the file, {_front(tokenizer)} by the class"
+        by_file, by_class = _front(from_file), _front(tokenizer)
+        return f"the text 'a' with its template is {by_file} by the file, {by_class} by the class"
     mine, other = _relevant(from_file), _relevant(tokenizer)
     parts = [name for name in ("normalizer", "pre_tokenizer") if mine[name] != other[name]]
     return f"its {' and '.join(parts)} differ" if parts else None
