@@ -137,7 +137,7 @@ def test_a_missing_head_is_fatal_unless_it_is_tied(tmp_path):
 
 def test_a_tensor_of_another_shape_is_fatal(folder):
     edit_tensors(folder, lambda tensors: tensors.update({"model.norm.weight": torch.ones(3)}))
-    with pytest.raises(UserError, match="can't be loaded"):
+    with pytest.raises(UserError, match=r"model\.norm\.weight"):
         load(str(folder), CPU)
 
 

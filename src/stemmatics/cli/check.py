@@ -26,6 +26,7 @@ def check(
     device: opt.Device = "auto",
     trust_remote_code: opt.TrustCode = False,
     allow_pickle: opt.AllowPickle = False,
+    weights: opt.Weights = None,
     as_json: AsJson = False,
 ) -> int:
     """Check the checkpoints of a study before it is run.
@@ -40,9 +41,11 @@ def check(
         if Path(target).suffix in {".yaml", ".yml"}:
             report = command.check_stemma(Path(target), on_step=watcher.step)
         else:
-            report = command.check_checkpoint(target, allow)
+            report = command.check_checkpoint(opt.with_weights(target, weights), allow)
         if numerics:
-            report["numerics"] = command.check_numerics(target, text or [], device, allow, on_event=watcher)
+            report["numerics"] = command.check_numerics(
+                opt.with_weights(target, weights), text or [], device, allow, on_event=watcher
+            )
     if as_json:
         print_json(report)
     else:

@@ -40,6 +40,7 @@ def compare(
     threads: opt.Threads = 0,
     trust_remote_code: opt.TrustCode = False,
     allow_pickle: opt.AllowPickle = False,
+    weights: opt.Weights = None,
     timings: opt.Timings = False,
     as_json: AsJson = False,
 ) -> int:
@@ -51,10 +52,11 @@ def compare(
     from stemmatics.cli.progress import watching
     from stemmatics.commands.compare import compare as command
 
+    first, second = opt.with_weights_of_any([base, descendant], weights)
     with watching() as watcher:
         outcome = command(
-            base,
-            descendant,
+            first,
+            second,
             text,
             out,
             only=opt.names_of(only),

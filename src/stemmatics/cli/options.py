@@ -40,10 +40,41 @@ Threads = Annotated[int, typer.Option(min=0, help="CPU threads; 0 is torch's def
 TrustCode = Annotated[
     bool, typer.Option("--trust-remote-code", help="Run code that comes with a checkpoint.")
 ]
+Weights = Annotated[
+    str | None, typer.Option(help="Weight file or index to read, where a folder has two sets.")
+]
 AllowPickle = Annotated[bool, typer.Option("--allow-pickle", help="Load pickled weights.")]
 Texts = Annotated[list[str], typer.Option(help="File, folder or Hub dataset; can be repeated.")]
 Only = Annotated[str | None, typer.Option(help="Measures to run, comma-separated: loss,prior.")]
 Timings = Annotated[bool, typer.Option("--timings", help="Print the seconds that each stage took.")]
+
+
+def with_weights(checkpoint: str, weights: str | None) -> str:
+    """The checkpoint with the weight file that is to be read."""
+    if weights is None:
+        return checkpoint
+    from stemmatics.core.extras import require
+
+    require("lm", "reading a checkpoint")
+    from stemmatics.commands.check import with_weights as named
+
+    return named(checkpoint, weights)
+
+
+def with_weights_of_any(checkpoints: Sequence[str], weights: str | None) -> list[str]:
+    """The same of those that have such a file; UserError where none has it."""
+    has_file = [weights is not None and (Path(name) / weights).is_file() for name in checkpoints]
+    if weights is not None and not any(has_file):
+        raise UserError(
+            f"no checkpoint has weights called {weights!r}",
+            f"neither {' nor '.join(checkpoints)} holds the file",
+            "Give model.safetensors or the index of the shards",
+            code=2,
+        )
+    return [
+        with_weights(name, weights if chosen else None)
+        for name, chosen in zip(checkpoints, has_file, strict=True)
+    ]
 
 
 def names_of(text: str | None) -> list[str] | None:

@@ -42,6 +42,7 @@ def score(
     threads: opt.Threads = 0,
     trust_remote_code: opt.TrustCode = False,
     allow_pickle: opt.AllowPickle = False,
+    weights: opt.Weights = None,
     as_json: AsJson = False,
 ) -> int:
     """Score texts with one checkpoint: the loss of each document."""
@@ -50,7 +51,7 @@ def score(
 
     with watching() as watcher:
         scored = command(
-            checkpoint,
+            opt.with_weights(checkpoint, weights),
             *texts,
             scoring=opt.scoring_of(windows, window, stride, prefix, max_doc_tokens),
             numerics=opt.numerics_of(device, dtype, attention, batch_tokens, threads),

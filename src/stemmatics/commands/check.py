@@ -15,6 +15,13 @@ from stemmatics.study.pins import pin_sources
 from stemmatics.study.request import resolve_requests
 
 
+def with_weights(spec: str, weights: str) -> str:
+    """A checkpoint's name with the weight file that is to be read of it."""
+    from stemmatics.lm.checkpoints.pin import with_weights as named
+
+    return named(spec, weights)
+
+
 def check_checkpoint(spec: str, allow: Mapping[str, bool]) -> dict[str, Any]:
     """The pin of one checkpoint, and what is unusual about it."""
     require("lm", "reading a checkpoint")

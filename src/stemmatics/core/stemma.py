@@ -44,14 +44,16 @@ class Source(Lineage):
 
     source: str
     revision: str | None = None
+    weights: str | None = Field(default=None, description="the file to read, where a folder has two sets")
     trust_remote_code: bool = False
     allow_pickle: bool = False
     num_parameters: int | None = Field(default=None, ge=1, description="for planning, if not available")
 
     @property
     def spec(self) -> str:
-        """The checkpoint as the command line would name it: ``SOURCE`` or ``SOURCE@REVISION``."""
-        return self.source if self.revision is None else f"{self.source}@{self.revision}"
+        """The checkpoint in one line: ``SOURCE``, ``SOURCE@REVISION``, and ``#FILE`` for its weights."""
+        named = self.source if self.revision is None else f"{self.source}@{self.revision}"
+        return named if self.weights is None else f"{named}#{self.weights}"
 
 
 class Stemma(Strict):

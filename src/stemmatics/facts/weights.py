@@ -46,6 +46,6 @@ WEIGHTS = FactKind("weights", 1, WeightsParams, {"checkpoints": CHECKPOINTS})
 def weights_fact(name: str, source: Source, pin: Mapping[str, Any]) -> Fact:
     """The checkpoint ``name`` of a stemma, with its pin."""
     where = source.model_dump(
-        include={"source", "revision", "trust_remote_code", "allow_pickle", "num_parameters"}
+        include={"source", "revision", "weights", "trust_remote_code", "allow_pickle", "num_parameters"}
     )
     return WEIGHTS.make(WeightsParams.model_validate(dict(pin)), label=name, where=where)

@@ -12,6 +12,7 @@ import torch
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
+from stemmatics.core.stemma import Source
 from stemmatics.facts.train import is_recovery
 from stemmatics.lm.checkpoints.loading import Loaded, device_of, load, load_tokenizer
 from stemmatics.lm.checkpoints.memory import available_bytes
@@ -21,6 +22,9 @@ from stemmatics.lm.text.corpus import Document, read, records
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.probe.base import Context
 from stemmatics.probe.workspace import TEXT_BYTES, Resident
+
+# what names a checkpoint, of all that is said about one
+_NAMING = ("source", "revision", "weights")
 
 
 def put_on(base: Pin, folder: Path) -> Pin:
@@ -63,8 +67,7 @@ def pin_of(fact: Fact, context: Context) -> Pin:
 
 def spec_of(fact: Fact) -> str:
     """How a given checkpoint is called."""
-    source, revision = fact.where["source"], fact.where.get("revision")
-    return str(source) if revision is None else f"{source}@{revision}"
+    return Source.model_validate({name: fact.where[name] for name in _NAMING if name in fact.where}).spec
 
 
 def load_checkpoint(fact: Fact, context: Context) -> Loaded:

@@ -14,7 +14,7 @@ from stemmatics.core.stages import Stage
 from stemmatics.facts.train import TRAIN, is_recovery
 from stemmatics.lm.checkpoints.loading import load, save
 from stemmatics.lm.checkpoints.model_card import write_card
-from stemmatics.lm.checkpoints.pin import Pin, pin
+from stemmatics.lm.checkpoints.pin import Pin, parse, pin
 from stemmatics.probe.adapters import arm_row, training_records, training_seed
 from stemmatics.probe.base import Context, Cost, Made
 from stemmatics.probe.costs import training_cost
@@ -108,7 +108,7 @@ def _declaration(fact: Fact) -> dict[str, Any]:
 def _plain_folder(fact: Fact, context: Context, scratch: Path) -> Path:
     """The checkpoint to start from, as a folder that plain transformers loads."""
     pinned: Pin = pin_of(fact, context)
-    if pinned.kind == "folder":
+    if pinned.kind == "folder" and parse(pinned.source).weights is None:
         return Path(pinned.source)
     loaded = load(pinned, context.numerics, merge_adapter=True)
     folder = scratch / "init"

@@ -209,7 +209,7 @@ def refuse_left_over(unexpected: Sequence[str], model: Any, source: str) -> list
             f"{source} has tensors that its config does not account for: {_some(lost)}",
             "weights that were stored quantised would be used without their scales"
             if scales
-            else f"{type(model).__name__} as config.json builds it has none of them, and they change its output",
+            else f"{type(model).__name__} by config.json has none of them, and they change its output",
             "Restore quantization_config in config.json, or use the checkpoint in its original precision"
             if scales
             else "Restore the config.json that belongs to these weights",

@@ -239,18 +239,30 @@ def holds_model(files: Folder | Repository) -> bool:
     )
 
 
-def weight_names(files: Folder | Repository, source: str) -> list[str]:
+def weight_names(files: Folder | Repository, source: str, chosen: str | None = None) -> list[str]:
     """The weight files that loading will read (index included), in transformers' order of preference.
 
+    ``chosen`` is a weight file or an index of shards, where there are two sets.
+
     Raises UserError with the file's name if an index names a missing shard, if a shard exists that the
-    index does not name, or if there are no weights.
+    index does not name, if there are two sets and none is chosen, or if there are no weights.
     """
     for stem, suffix in WEIGHTS:
-        if f"{stem}.{suffix}" in files.names:
-            return [f"{stem}.{suffix}"]
-        index = f"{stem}.{suffix}.index.json"
-        if index not in files.names:
+        single, index = f"{stem}.{suffix}", f"{stem}.{suffix}.index.json"
+        sets = [name for name in (single, index) if name in files.names]
+        if chosen in sets:
+            sets = [chosen]
+        elif len(sets) > 1 and chosen is None:
+            raise UserError(
+                f"{source} has two sets of weights: {single} and the shards of {index}",
+                "one of them is left over from another save, and they need not be equal",
+                f"Choose with --weights {index} or --weights {single} (in a stemma.yaml, `weights: {index}`), "
+                "or remove the other",
+            )
+        if not sets or (chosen is not None and chosen not in sets):
             continue
+        if sets == [single]:
+            return sets
         named = set(read_json(files, index).get("weight_map", {}).values())
         present = {name for name in files.names if SHARD.fullmatch(name) and name.endswith(suffix)}
         for wrong, why in (
@@ -264,12 +276,23 @@ def weight_names(files: Folder | Repository, source: str) -> list[str]:
                     "Download or copy the complete model again",
                 )
         return [index, *sorted(named)]
-    ggufs = [name for name in files.names if name.endswith(".gguf")]
+    if chosen is not None:
+        raise UserError(
+            f"{source} has no weights called {chosen!r}",
+            f"its weight files are {', '.join(name for name in files.names if _is_weights(name)) or 'none'}",
+            "Give model.safetensors or the index of the shards",
+            code=2,
+        )
+    ggufs = [name for name in files.names if name.lower().endswith(".gguf")]
     raise UserError(
         f"{source} has no weights",
         "there is no model.safetensors, pytorch_model.bin or index of shards",
         f"Give the file itself: {source}/{ggufs[0]}" if ggufs else "Check the path, or finish the download",
     )
+
+
+def _is_weights(name: str) -> bool:
+    return any(name in {f"{stem}.{suffix}", f"{stem}.{suffix}.index.json"} for stem, suffix in WEIGHTS)
 
 
 def adapter_name(files: Folder | Repository, source: str) -> str:

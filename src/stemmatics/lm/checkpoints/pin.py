@@ -50,6 +50,7 @@ class CheckpointSpec(BaseModel):
     kind: Kind
     name: str
     revision: str | None = None
+    weights: str | None = None
     base: CheckpointSpec | None = None
     adapter: CheckpointSpec | None = None
 
@@ -122,7 +123,7 @@ def _local(spec: str) -> CheckpointSpec | None:
     if not spec or not path.exists():
         return None
     if path.is_file():
-        if path.suffix == ".gguf":
+        if path.suffix.lower() == ".gguf":
             return CheckpointSpec(kind="gguf", name=spec)
         raise UserError(
             f"{spec} is a file but not a GGUF",
@@ -134,10 +135,14 @@ def _local(spec: str) -> CheckpointSpec | None:
 
 
 def _single(spec: str) -> CheckpointSpec | None:
-    """A folder, a file or a Hub name; None where it can be neither."""
+    """A folder, a file or a Hub name, with ``#FILE`` behind it if it has two sets of weights; else None."""
     local = _local(spec)
     if local is not None:
         return local
+    before, sign, weights = spec.rpartition("#")
+    if sign and weights.endswith((".safetensors", ".bin", ".index.json")):
+        chosen = _single(before)
+        return None if chosen is None else chosen.model_copy(update={"weights": weights})
     name, at, revision = spec.partition("@")
     if at and _local(name) is not None:
         raise UserError(
@@ -146,7 +151,7 @@ def _single(spec: str) -> CheckpointSpec | None:
             f"Drop the @{revision}, or run where no file or folder is called {name}",
             code=2,
         )
-    if name.startswith((".", "/", "~")) or name.endswith(("/", ".gguf")) or name.count("/") > 1:
+    if name.startswith((".", "/", "~")) or name.lower().endswith(("/", ".gguf")) or name.count("/") > 1:
         raise UserError(
             f"{name} does not exist",
             "it is written as a path",
@@ -209,7 +214,7 @@ def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: boo
             "transformers would load the adapter silently",
             "Move adapter_config.json and its weights to their own folder and give BASE+ADAPTER",
         )
-    weights = [adapter_name(files, spec.name)] if adapter else weight_names(files, spec.name)
+    weights = [adapter_name(files, spec.name)] if adapter else weight_names(files, spec.name, spec.weights)
     names = [*configs, *(name for name in files.names if TOKENIZER.fullmatch(name)), *weights]
     if any("auto_map" in config for config in configs.values()):
         names += [name for name in files.names if name.endswith(".py")]
@@ -222,7 +227,7 @@ def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: boo
     }
     return Pin(
         kind=spec.kind,
-        source=spec.name if spec.revision is None else f"{spec.name}@{spec.revision}",
+        source=_source(spec),
         revision=files.commit,
         files=hashes,
         weights_sha256=key_of(sorted(hashes[name] for name in weights if not name.endswith(".json"))),
@@ -231,6 +236,22 @@ def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: boo
         config_sha256=hashlib.sha256(json.dumps([contents, code], sort_keys=True).encode()).hexdigest(),
         notices=() if files.notice is None else (files.notice,),
     )
+
+
+def _source(spec: CheckpointSpec) -> str:
+    """What :func:`parse` reads as this spec again."""
+    named = spec.name if spec.revision is None else f"{spec.name}@{spec.revision}"
+    return named if spec.weights is None else f"{named}#{spec.weights}"
+
+
+def with_weights(spec: str, weights: str | None) -> str:
+    """The spec with the weight file that is to be read; of an adapted checkpoint, the base's."""
+    if weights is None:
+        return spec
+    parsed = parse(spec)
+    if parsed.base is not None and parsed.adapter is not None:
+        return f"{_source(parsed.base.model_copy(update={'weights': weights}))}+{_source(parsed.adapter)}"
+    return _source(parsed.model_copy(update={"weights": weights}))
 
 
 def _pin_adapted(

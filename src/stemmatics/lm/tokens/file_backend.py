@@ -1,8 +1,8 @@
 """The tokenizer of a `tokenizer.json`, where the class that transformers chose builds another one.
 
 Some classes of transformers 5 (GPT2Tokenizer, Qwen2Tokenizer and others with a backend of their own) take
-only vocabulary and merges from the file: its normaliser, pre-tokenizer and added tokens are replaced by those of
-the class. The model was trained on what the file gives.
+only vocabulary and merges from the file: its normaliser, pre-tokenizer and added tokens are replaced by those
+of the class. The model was trained on what the file gives.
 """
 
 from __future__ import annotations
