@@ -128,3 +128,16 @@ def test_pins_are_taken_as_well_as_names(tmp_path):
     plain = make_checkpoint(tmp_path / "plain")
     other = make_checkpoint(tmp_path / "other", max_position_embeddings=32)
     assert compare(pin(str(plain)), pin(str(other))) == compare(str(plain), str(other))
+
+
+def test_check_names_what_could_not_be_saved(tmp_path, stemma_command):
+    folder = make_checkpoint(tmp_path / "model")
+    (folder / "generation_config.json").write_text(json.dumps({"temperature": 0.9}))
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"tokenizer_class": "GPT2Tokenizer"}))
+    findings = stemma_command("check", folder, "--json").json()["findings"]
+    assert {finding["field"] for finding in findings} == {
+        "generation_config_not_savable",
+        "tokenizer_class_differs",
+    }
+    assert "temperature" in next(row["follows"] for row in findings if row["field"].startswith("generation"))

@@ -77,3 +77,21 @@ def test_the_option_and_the_setting_choose(both, stemma_command):
     )  # fmt: skip
     assert compared.code == 0, compared.err
     assert stemma_command("check", both / "model", "--weights", SINGLE).code == 0
+
+
+def test_flags_of_loading_stand_in_the_summary_and_on_the_page(both, stemma_command):
+    (both / "model" / SINGLE).unlink()
+    settings = json.loads((both / "model" / "tokenizer_config.json").read_text())
+    for name in ("stale", "model"):
+        path = both / name / "tokenizer_config.json"
+        path.write_text(json.dumps(settings | {"tokenizer_class": "GPT2Tokenizer"}))
+    text = both / "text.jsonl"
+    lines = ["the scribe copied the text", "in 1234 and 2024", "the copy kept the faults"] * 4
+    text.write_text("".join(json.dumps({"text": line + " " * n}) + "\n" for n, line in enumerate(lines)))
+    ran = stemma_command(
+        "compare", both / "stale", both / "model", "--text", text, "--only", "loss", "--out", both / "run"
+    )
+    assert ran.code == 0, ran.err
+    assert "note: base: tokenizer class differs: tokenizer.json is used as it is" in ran.out
+    assert "GPT2Tokenizer" in (both / "run" / "report.html").read_text()
+    assert stemma_command("verify", both / "run").code == 0

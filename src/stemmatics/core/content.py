@@ -77,7 +77,10 @@ class Node:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole report. ``summary`` sentences come first on the page and in the terminal."""
+    """A whole report. ``summary`` sentences come first on the page and in the terminal.
+
+    ``notices`` are oddities of checkpoints that a reader of the numbers must know.
+    """
 
     title: str
     summary: Sequence[Sentence]
@@ -86,3 +89,4 @@ class Content:
     results: Results
     provenance: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[str] = ()
+    notices: Sequence[str] = ()

@@ -56,6 +56,7 @@ def render_page(content: Content, *, drawn: bool = True) -> tuple[str, list[Clai
         summary=summary,
         sections=sections,
         failures=content.failures,
+        notices=content.notices,
         drawing=lay_out(content.nodes),
         provenance=_tree_of_values(content.provenance),
         claims=[

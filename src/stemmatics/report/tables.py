@@ -214,10 +214,11 @@ def _widths(columns: Sequence[_Column], width: int) -> list[int]:
 
 
 def plain_summary(content: Content) -> list[str]:
-    """The summary for a terminal, one line per sentence, then the failures."""
+    """The summary for a terminal, one line per sentence, then notices and failures."""
     sentences = [sentence.plain(content.results) for sentence in content.summary]
     failures = [
         *content.failures,
         *(f"{section.title}: {failure}" for section in content.sections for failure in section.failures),
     ]
-    return [*sentences, *(f"failed: {failure}" for failure in failures)]
+    notices = [f"note: {notice}" for notice in content.notices]
+    return [*sentences, *notices, *(f"failed: {failure}" for failure in failures)]

@@ -22,6 +22,7 @@ def content_of(
     evaluations: Sequence[Evaluation],
     manifest: Mapping[str, Any],
     failures: Mapping[str, str],
+    notices: Sequence[str] = (),
 ) -> Content:
     """Summary, a section per measure, the tree of checkpoints, and provenance."""
     results: list[Result] = []
@@ -49,7 +50,19 @@ def content_of(
         results=Results(results),
         provenance=manifest,
         failures=[f"{name}: {reason}" for name, reason in sorted(failures.items())],
+        notices=notices,
     )
+
+
+def notices_of(facts: Mapping[str, Fact], ledger: Ledger) -> list[str]:
+    """What loading a checkpoint flagged, once for each checkpoint and flag."""
+    of_checkpoint = [key for key, fact in facts.items() if "checkpoint" in fact.needs and ledger.has(key)]
+    lines = [
+        f"{facts[key].needs['checkpoint'].label}: {name.replace('_', ' ')}: {meaning}"
+        for key, record in ledger.fact_records(of_checkpoint).items()
+        for name, meaning in dict(record.get("flags") or {}).items()
+    ]
+    return sorted(dict.fromkeys(lines))
 
 
 def failures_of(facts: Mapping[str, Fact], ledger: Ledger) -> dict[str, str]:

@@ -15,7 +15,7 @@ from stemmatics.core.stemma import Stemma
 from stemmatics.facts.pinned import Pinned, Pins
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.content import content_of, failures_of, provenance_of
+from stemmatics.study.content import content_of, failures_of, notices_of, provenance_of
 from stemmatics.study.estimate import Evaluation, load_evaluation, read_results
 from stemmatics.study.request import MeasureRequest, all_facts, resolve_requests
 
@@ -103,8 +103,9 @@ def load_report_content(run: OpenRun) -> Content:
 
 def build_content(run: OpenRun, evaluations: list[Evaluation]) -> Content:
     """The page's content from given evaluations."""
-    failures = failures_of(all_facts(run.requests), run.ledger)
-    return content_of(run.pinned, evaluations, provenance_of(run.manifest), failures)
+    facts = all_facts(run.requests)
+    failures, notices = failures_of(facts, run.ledger), notices_of(facts, run.ledger)
+    return content_of(run.pinned, evaluations, provenance_of(run.manifest), failures, notices)
 
 
 def write_report(root: Path, *, on_step: Callable[[str], None] = lambda _step: None) -> Content:

@@ -17,7 +17,7 @@ from stemmatics.report.page import write_page
 from stemmatics.store.cache import Cache
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
-from stemmatics.study.content import content_of, failures_of, provenance_of
+from stemmatics.study.content import content_of, failures_of, notices_of, provenance_of
 from stemmatics.study.estimate import Evaluation, evaluate, load_evaluation, store_evaluation
 from stemmatics.study.execute import execute
 from stemmatics.study.integrity import check_fact
@@ -114,7 +114,7 @@ def finish(
         keys.append(key)
     labels = failures_of(plan.facts, ledger)
     manifest = _write_manifest(ledger, pinned, requests, plan, keys)
-    content = content_of(pinned, evaluations, provenance_of(manifest), labels)
+    content = content_of(pinned, evaluations, provenance_of(manifest), labels, notices_of(plan.facts, ledger))
     page = ledger.root / PAGE
     if labels or before is None or not _is_current(page, before, manifest):
         on_step("writing the page")

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from stemmatics.core.keys import canonical_json
 from stemmatics.lm.checkpoints.gguf import PROBES
-from stemmatics.lm.checkpoints.loading import context_length, load_config, load_tokenizer
+from stemmatics.lm.checkpoints.loading import context_length, generation_flags, load_config, load_tokenizer
 from stemmatics.lm.checkpoints.pin import Pin, pin
 
 Severity = Literal["note", "warning", "by_byte"]
@@ -67,6 +67,7 @@ def describe(
     pinned = checkpoint if isinstance(checkpoint, Pin) else pin(checkpoint, offline=offline)
     config = load_config(pinned, trust_remote_code=trust_remote_code, offline=offline)
     tokenizer, flags = load_tokenizer(pinned, trust_remote_code=trust_remote_code, offline=offline)
+    flags |= generation_flags(pinned, offline=offline)
     return Description(pinned, config, tokenizer, flags)
 
 

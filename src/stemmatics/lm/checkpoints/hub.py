@@ -256,7 +256,7 @@ def weight_names(files: Folder | Repository, source: str, chosen: str | None = N
             raise UserError(
                 f"{source} has two sets of weights: {single} and the shards of {index}",
                 "one of them is left over from another save, and they need not be equal",
-                f"Choose with --weights {index} or --weights {single} (in a stemma.yaml, `weights: {index}`), "
+                f"Choose with --weights {index} or --weights {single} (stemma.yaml: `weights: {index}`), "
                 "or remove the other",
             )
         if not sets or (chosen is not None and chosen not in sets):

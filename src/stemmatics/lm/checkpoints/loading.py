@@ -165,6 +165,26 @@ def load_config(checkpoint: Pin, *, trust_remote_code: bool = False, offline: bo
         )
 
 
+def generation_flags(checkpoint: Pin, *, offline: bool | None = None) -> dict[str, str]:
+    """A flag where generation_config.json has settings that transformers loads and refuses to save."""
+    from transformers import GenerationConfig
+
+    base, name = checkpoint.parts[0] if checkpoint.parts else checkpoint, "generation_config.json"
+    if name not in base.files:
+        return {}
+    with assembled(base, [name], offline=offline) as folder, explained(base.source):
+        config = GenerationConfig.from_pretrained(folder)
+    try:
+        config.validate(strict=True)
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:200]
+        return {
+            "generation_config_not_savable": f"{name} can't be saved as it is ({reason}); checkpoints made from "
+            "this one leave the settings of sampling out"
+        }
+    return {}
+
+
 def _load_model(
     base: Pin, numerics: Numerics, *, trust_remote_code: bool, offline: bool | None
 ) -> tuple[Any, dict[str, str]]:
