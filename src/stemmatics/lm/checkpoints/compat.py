@@ -238,7 +238,11 @@ _FIELDS: tuple[tuple[str, Severity, Callable[[Description], Any], str], ...] = (
     (
         "tied head",
         "warning",
-        lambda each: bool(each.text_config.tie_word_embeddings),
+        lambda each: bool(
+            getattr(
+                each.text_config, "tie_word_embeddings", getattr(each.config, "tie_word_embeddings", False)
+            )
+        ),
         "a change of the embedding is a change of the head in one and not in the other",
     ),
     ("special tokens", "note", _special, "plain text is scored without them; replies may end elsewhere"),

@@ -29,6 +29,7 @@ from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
 from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
+CAUSAL = "AutoModelForCausalLM"
 # settings of generation that only sampling uses
 SAMPLING = ("temperature", "top_p", "top_k", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "top_h")
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "max_sequence_length", "seq_length")
@@ -165,6 +166,24 @@ def load_config(checkpoint: Pin, *, trust_remote_code: bool = False, offline: bo
         )
 
 
+def _auto_class(folder: Path, base: Pin, *, trust_remote_code: bool) -> Any:
+    """The class to load with: of a model with a wrapper for images the wrapper, which takes text too."""
+    import transformers
+    from transformers.models.auto.modeling_auto import (
+        MODEL_FOR_CAUSAL_LM_MAPPING_NAMES,
+        MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
+    )
+
+    config = transformers.AutoConfig.from_pretrained(
+        folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(base)
+    )
+    kind = config.model_type
+    is_wrapper = (
+        kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
+    )
+    return getattr(transformers, "AutoModelForImageTextToText" if is_wrapper else CAUSAL)
+
+
 def generation_flags(checkpoint: Pin, *, offline: bool | None = None) -> dict[str, str]:
     """A flag where generation_config.json has settings that transformers loads and refuses to save."""
     from transformers import GenerationConfig
@@ -179,8 +198,8 @@ def generation_flags(checkpoint: Pin, *, offline: bool | None = None) -> dict[st
     except ValueError as error:
         reason = " ".join(str(error).split())[:200]
         return {
-            "generation_config_not_savable": f"{name} can't be saved as it is ({reason}); checkpoints made from "
-            "this one leave the settings of sampling out"
+            "generation_config_not_savable": f"{name} can't be saved as it is ({reason}); checkpoints made "
+            "from this one leave the settings of sampling out"
         }
     return {}
 
@@ -188,11 +207,10 @@ def generation_flags(checkpoint: Pin, *, offline: bool | None = None) -> dict[st
 def _load_model(
     base: Pin, numerics: Numerics, *, trust_remote_code: bool, offline: bool | None
 ) -> tuple[Any, dict[str, str]]:
-    from transformers import AutoModelForCausalLM
-
     device = device_of(numerics)
     with assembled(base, list(base.files), offline=offline) as folder, explained(base.source):
-        model, info = AutoModelForCausalLM.from_pretrained(
+        auto_class = _auto_class(folder, base, trust_remote_code=trust_remote_code)
+        model, info = auto_class.from_pretrained(
             folder,
             dtype=_dtype_of(numerics, device),
             attn_implementation=None if numerics.attention == "auto" else numerics.attention,
@@ -223,13 +241,18 @@ def _load_model(
         flags["unexpected_tensors"] = f"in the files but not in {type(model).__name__}: {some(unexpected)}"
     head = model.get_output_embeddings()
     tied = head is not None and head.weight is model.get_input_embeddings().weight
-    if model.config.get_text_config().tie_word_embeddings and not tied:
+    text = model.config.get_text_config()
+    if getattr(text, "tie_word_embeddings", model.config.tie_word_embeddings) and not tied:
         flags["head_not_tied"] = (
             "the config ties head and embedding, but the files have two different ones; both are used"
         )
     if getattr(model.config, "auto_map", None) and not trust_remote_code:
         flags["custom_code_ignored"] = (
             "the checkpoint brings its own code, which was not run; transformers' class is used"
+        )
+    if auto_class.__name__ != CAUSAL:
+        flags["text_of_multimodal"] = (
+            f"{type(model).__name__} also takes images or sound; its text alone is scored"
         )
     if base.kind == "gguf":
         forget_quantization(model)

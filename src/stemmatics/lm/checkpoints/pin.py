@@ -33,6 +33,7 @@ Kind = Literal["folder", "hub", "gguf", "adapter"]
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIG_FILES = ("adapter_config.json", "config.json", "generation_config.json")
+GGUF_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
 VOCABULARY = re.compile(r"tokenizer\.json|vocab\.(json|txt)|tekken\.json|.+\.(model|tiktoken)")
 TOKENIZER = re.compile(
     rf"{VOCABULARY.pattern}|merges\.txt|tokenizer_config\.json|special_tokens_map\.json"
@@ -124,6 +125,12 @@ def _local(spec: str) -> CheckpointSpec | None:
         return None
     if path.is_file():
         if path.suffix.lower() == ".gguf":
+            if part := GGUF_PART.search(path.name):
+                raise UserError(
+                    f"{spec} is one of {int(part[1])} parts of a GGUF",
+                    "transformers reads a GGUF from one file",
+                    f"Join them: llama-gguf-split --merge {spec} JOINED.gguf",
+                )
             return CheckpointSpec(kind="gguf", name=spec)
         raise UserError(
             f"{spec} is a file but not a GGUF",
