@@ -135,3 +135,52 @@ def test_a_gguf_that_lacks_a_tensor_is_refused(tmp_path, monkeypatch):
     write_gguf(tmp_path / "tiny.gguf", make_tokenizer(), "smollm")
     with pytest.raises(UserError, match=r"layers\.1\.mlp\.up_proj"):
         load(str(tmp_path / "tiny.gguf"), CPU)
+
+
+def split(path, num_parts):
+    """The parts of a file as llama.cpp's splitter writes them: metadata in the first, tensors dealt out."""
+    reader = gguf.GGUFReader(path)
+    names = [f"{path.stem}-{number:05}-of-{num_parts:05}.gguf" for number in range(1, num_parts + 1)]
+    for number, name in enumerate(names):
+        writer = gguf.GGUFWriter(path.with_name(name), "llama")
+        writer.add_uint16("split.no", number)
+        writer.add_uint16("split.count", num_parts)
+        writer.add_int32("split.tensors.count", len(reader.tensors))
+        for key, field in reader.fields.items() if number == 0 else ():
+            if not key.startswith(("GGUF.", "general.architecture")):
+                inner = field.types[-1] if len(field.types) > 1 else None
+                writer.add_key_value(key, field.contents(), field.types[0], sub_type=inner)
+        for tensor in reader.tensors[number::num_parts]:
+            writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_tensors_to_file()
+        writer.close()
+    path.unlink()
+    return [path.with_name(name) for name in names]
+
+
+@pytest.mark.parametrize("named", [0, 2])
+def test_a_gguf_in_parts_is_the_whole(tmp_path, named):
+    tokenizer = make_tokenizer()
+    model = write_gguf(tmp_path / "tiny.gguf", tokenizer, "smollm")
+    parts = split(tmp_path / "tiny.gguf", 3)
+    loaded = load(str(parts[named]), CPU)
+    ids = range(0, len(tokenizer), 7)
+    assert nll_sum(loaded.model, ids) == pytest.approx(nll_sum(model, ids), rel=1e-6)
+    for probe in PROBES:
+        assert loaded.tokenizer.encode(probe) == tokenizer.encode(probe)
+    assert set(loaded.pin.files) == {part.name for part in parts}
+
+
+def test_a_missing_part_is_named(tmp_path):
+    write_gguf(tmp_path / "tiny.gguf", make_tokenizer(), "smollm")
+    parts = split(tmp_path / "tiny.gguf", 3)
+    parts[1].unlink()
+    with pytest.raises(UserError, match="tiny-00002-of-00003"):
+        load(str(parts[0]), CPU)
+
+
+def test_a_gguf_in_capitals_is_loaded(tmp_path):
+    model = write_gguf(tmp_path / "TINY.GGUF", make_tokenizer(), "smollm")
+    assert nll_sum(load(str(tmp_path / "TINY.GGUF"), CPU).model) == pytest.approx(nll_sum(model), rel=1e-6)

@@ -297,11 +297,7 @@ def test_hub_revisions_become_commits_and_the_cache_serves_offline(tmp_path):
     assert "was not reached" in unreached["notices"][0]
 
 
-def test_a_gguf_in_capitals_is_one_and_a_part_of_one_is_refused(tmp_path):
-    whole, part = tmp_path / "MODEL.GGUF", tmp_path / "model-00001-of-00003.gguf"
-    for path in (whole, part):
-        path.write_bytes(b"GGUF")
+def test_a_gguf_in_capitals_is_one(tmp_path):
+    whole = tmp_path / "MODEL.GGUF"
+    whole.write_bytes(b"GGUF")
     assert parse(str(whole)).kind == "gguf"
-    with pytest.raises(UserError, match="one of 3 parts") as caught:
-        parse(str(part))
-    assert "--merge" in caught.value.fix

@@ -15,6 +15,7 @@ import torch
 
 from stemmatics.core.errors import UserError
 from stemmatics.lm.checkpoints.damage import check_config, check_files
+from stemmatics.lm.checkpoints.gguf_parts import JOINED, join
 from stemmatics.lm.checkpoints.hub import Folder, Memory, Repository, sha256_of
 from stemmatics.lm.checkpoints.pin import Pin, parse
 
@@ -40,6 +41,8 @@ def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterato
                     "Run the command again to pin the current files",
                 )
             (Path(folder) / name).symlink_to(path.resolve())
+        if pinned.kind == "gguf" and len(names) > 1:
+            join([Path(folder) / name for name in names], Path(folder) / JOINED)
         check_files(Path(folder), pinned.source)
         check_config(Path(folder), pinned.source)
         yield Path(folder)
@@ -88,7 +91,9 @@ def _advice(error: Exception) -> str:
 
 def gguf_argument(pinned: Pin) -> dict[str, str]:
     """Additional arguments of transformers for a GGUF."""
-    return {"gguf_file": next(iter(pinned.files))} if pinned.kind == "gguf" else {}
+    if pinned.kind != "gguf":
+        return {}
+    return {"gguf_file": next(iter(pinned.files)) if len(pinned.files) == 1 else JOINED}
 
 
 def origin(pinned: Pin) -> str:

@@ -136,7 +136,7 @@ def load_tokenizer(
     names = [
         name
         for name in owner.files
-        if TOKENIZER.fullmatch(name) or name == "config.json" or name.endswith((".py", ".gguf"))
+        if TOKENIZER.fullmatch(name) or name == "config.json" or name.lower().endswith((".py", ".gguf"))
     ]
     with assembled(owner, names, offline=offline) as folder, explained(owner.source):
 
@@ -159,7 +159,7 @@ def load_config(checkpoint: Pin, *, trust_remote_code: bool = False, offline: bo
     from transformers import AutoConfig
 
     base = checkpoint.parts[0] if checkpoint.parts else checkpoint
-    names = [name for name in base.files if name in CONFIG_FILES or name.endswith((".py", ".gguf"))]
+    names = [name for name in base.files if name in CONFIG_FILES or name.lower().endswith((".py", ".gguf"))]
     with assembled(base, names, offline=offline) as folder, explained(base.source):
         return AutoConfig.from_pretrained(
             folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(base)

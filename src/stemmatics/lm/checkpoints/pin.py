@@ -18,6 +18,7 @@ from pydantic import BaseModel, ConfigDict
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.keys import key_of
+from stemmatics.lm.checkpoints.gguf_parts import parts_of
 from stemmatics.lm.checkpoints.hub import (
     Folder,
     Memory,
@@ -33,7 +34,6 @@ Kind = Literal["folder", "hub", "gguf", "adapter"]
 
 HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 CONFIG_FILES = ("adapter_config.json", "config.json", "generation_config.json")
-GGUF_PART = re.compile(r"-\d{5}-of-(\d{5})\.gguf$", re.IGNORECASE)
 VOCABULARY = re.compile(r"tokenizer\.json|vocab\.(json|txt)|tekken\.json|.+\.(model|tiktoken)")
 TOKENIZER = re.compile(
     rf"{VOCABULARY.pattern}|merges\.txt|tokenizer_config\.json|special_tokens_map\.json"
@@ -125,12 +125,6 @@ def _local(spec: str) -> CheckpointSpec | None:
         return None
     if path.is_file():
         if path.suffix.lower() == ".gguf":
-            if part := GGUF_PART.search(path.name):
-                raise UserError(
-                    f"{spec} is one of {int(part[1])} parts of a GGUF",
-                    "transformers reads a GGUF from one file",
-                    f"Join them: llama-gguf-split --merge {spec} JOINED.gguf",
-                )
             return CheckpointSpec(kind="gguf", name=spec)
         raise UserError(
             f"{spec} is a file but not a GGUF",
@@ -182,12 +176,13 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
     memory = memory or Memory()
     if spec.kind == "gguf":
         path = Path(spec.name).expanduser()
-        digest = sha256_of(path, memory)
+        files_of_parts = {part.name: sha256_of(part, memory) for part in parts_of(path)}
+        digest = next(iter(files_of_parts.values())) if len(files_of_parts) == 1 else key_of(files_of_parts)
         return Pin(
             kind="gguf",
             source=spec.name,
             revision=None,
-            files={path.name: digest},
+            files=files_of_parts,
             weights_sha256=digest,
             tokenizer_sha256=digest,
             config_sha256=digest,
