@@ -12,6 +12,7 @@ from stemmatics.math.register_agreement import (
     agreement_by_registers,
     limits_if_varied,
     mean_spearman,
+    subset_losses,
     subsets,
 )
 
@@ -71,3 +72,11 @@ def test_more_registers_bring_the_orders_together_where_noise_is_theirs():
         )
         rises += result[-1].value > result[0].value
     assert rises >= 90
+
+
+def test_losses_of_a_choice_are_nats_over_bytes():
+    nats_RM, bytes_R = np.array([[2.0, 4.0], [30.0, 90.0]]), np.array([10.0, 20.0])
+    chosen_SR = np.array([[True, False], [False, True], [True, True]])
+    assert subset_losses(nats_RM, bytes_R, chosen_SR) == pytest.approx(
+        np.array([[0.2, 0.4], [1.5, 4.5], [32 / 30, 94 / 30]])
+    )

@@ -124,3 +124,19 @@ def test_one_family_has_no_interval():
     result = seeds.family_bootstrap(["a", "a"], lambda models, _: 1.0, rng=generator())
     assert (result.value, result.n) == (1.0, 1)
     assert math.isnan(result.lo)
+
+
+def test_without_values_a_sign_flip_knows_nothing():
+    for test in (sign_flip_exact([]), sign_flip_monte_carlo([], rng=np.random.default_rng(0))):
+        assert math.isnan(test.p_value)
+        assert (test.n, test.num_flips) == (0, 0)
+    assert sign_flip_exact([]).exact
+    assert not sign_flip_monte_carlo([], rng=np.random.default_rng(0)).exact
+
+
+@pytest.mark.parametrize("n", [1, 3, 30])
+def test_the_smallest_p_of_random_flips(n):
+    """Of few values, their own; of many, that of the draws."""
+    test = sign_flip_monte_carlo(np.arange(1.0, n + 1), rng=np.random.default_rng(0), num_flips=2_000)
+    assert test.smallest_p == pytest.approx(max(2.0 ** (1 - n), 1 / 2_001))
+    assert not math.isnan(test.p_value)
