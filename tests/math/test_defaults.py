@@ -8,8 +8,8 @@ import pytest
 
 import stemmatics.math
 
-# two one-sided tests at 5% ask for a 90% interval by name; nothing else differs from these
-DEFAULTS = {"level": {0.95, None}, "power": {0.8}, "tolerance": {0.0, 0.01}}
+# bars of estimated bases are at 90%, as published; everything else is at 95%
+DEFAULTS = {"level": {0.9, 0.95, None}, "power": {0.8}, "tolerance": {0.0, 0.01}}
 
 
 def functions():

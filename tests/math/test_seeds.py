@@ -29,7 +29,7 @@ def test_smallest_p_is_what_equal_signs_give(num_seeds, smallest):
 
 
 def test_sign_flip_limits():
-    assert math.isnan(seeds.sign_flip_exact([]).p_value)
+    assert math.isnan(seeds.seeds.sign_flip_exact([]).p_value)
     assert math.isnan(seeds.sign_flip_exact([1.0, math.nan]).p_value)
     with pytest.raises(UserError, match="monte_carlo"):
         seeds.sign_flip_exact(np.ones(21))
@@ -127,16 +127,16 @@ def test_one_family_has_no_interval():
 
 
 def test_without_values_a_sign_flip_knows_nothing():
-    for test in (sign_flip_exact([]), sign_flip_monte_carlo([], rng=np.random.default_rng(0))):
+    for test in (seeds.sign_flip_exact([]), seeds.sign_flip_monte_carlo([], rng=np.random.default_rng(0))):
         assert math.isnan(test.p_value)
         assert (test.n, test.num_flips) == (0, 0)
-    assert sign_flip_exact([]).exact
-    assert not sign_flip_monte_carlo([], rng=np.random.default_rng(0)).exact
+    assert seeds.sign_flip_exact([]).exact
+    assert not seeds.sign_flip_monte_carlo([], rng=np.random.default_rng(0)).exact
 
 
 @pytest.mark.parametrize("n", [1, 3, 30])
 def test_the_smallest_p_of_random_flips(n):
     """Of few values, their own; of many, that of the draws."""
-    test = sign_flip_monte_carlo(np.arange(1.0, n + 1), rng=np.random.default_rng(0), num_flips=2_000)
+    test = seeds.sign_flip_monte_carlo(np.arange(1.0, n + 1), rng=np.random.default_rng(0), num_flips=2_000)
     assert test.smallest_p == pytest.approx(max(2.0 ** (1 - n), 1 / 2_001))
     assert not math.isnan(test.p_value)

@@ -1,4 +1,4 @@
-"""Settings of every measure: defaults and bounds are part of what a study means. Recorded, so that a change shows.
+"""Settings of every measure: defaults and bounds are part of what a study means, so they are recorded.
 
 ``python -m tests.measure.test_settings`` records them anew.
 """
