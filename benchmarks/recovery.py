@@ -32,7 +32,7 @@ from trl import SFTConfig, SFTTrainer
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Lora, RecoveryRecipe
-from stemmatics.train.finetune import Conditions, own_randomness, quiet
+from stemmatics.train.finetune import Conditions, seeded, quiet
 from stemmatics.train.recovery import recover
 from stemmatics.train.recovery_rows import Update
 
@@ -101,7 +101,7 @@ def ours(rows: list[list[int]], scratch: Path) -> Side:
     start = model()
 
     def train() -> tuple[list[float], int]:
-        with own_randomness(SEED, numerics), quiet():
+        with seeded(SEED, numerics), quiet():
             conditions = Conditions(SEED, numerics)
             _, log = recover(start, updates, recipe, conditions, pad_id=0, state=scratch / "state")
         return [row.loss for row in log.rows], log.rows[-1].num_tokens
@@ -114,7 +114,7 @@ def theirs(rows: list[list[int]], scratch: Path, **packing: Any) -> Side:
     start = model()
 
     def train() -> tuple[list[float], int]:
-        with own_randomness(SEED, Numerics(device="cpu")), quiet():
+        with seeded(SEED, Numerics(device="cpu")), quiet():
             trainer = SFTTrainer(
                 model=start,
                 args=SFTConfig(

@@ -29,7 +29,7 @@ def test_smallest_p_is_what_equal_signs_give(num_seeds, smallest):
 
 
 def test_sign_flip_limits():
-    assert math.isnan(seeds.seeds.sign_flip_exact([]).p_value)
+    assert math.isnan(seeds.sign_flip_exact([]).p_value)
     assert math.isnan(seeds.sign_flip_exact([1.0, math.nan]).p_value)
     with pytest.raises(UserError, match="monte_carlo"):
         seeds.sign_flip_exact(np.ones(21))
