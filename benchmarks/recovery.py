@@ -32,7 +32,7 @@ from trl import SFTConfig, SFTTrainer
 
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Lora, RecoveryRecipe
-from stemmatics.train.finetune import Conditions, seeded, quiet
+from stemmatics.train.finetune import Conditions, quiet, seeded
 from stemmatics.train.recovery import recover
 from stemmatics.train.recovery_rows import Update
 
