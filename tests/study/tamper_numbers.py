@@ -159,7 +159,7 @@ def document_dropped_everywhere(forger):
     for probe, label in (("score", "descendant"), ("score", "base"), ("reference", "descendant")):
         forger.rewrite("scores", forger.fact(probe, label), lambda table: table.slice(1))
     forger.rewrite("scores", forger.fact("reference", "base"), lambda table: table.slice(1))
-    forger.rewrite("documents", forger.fact("corpus"), lambda table: table.slice(1))
+    forger.rewrite("documents", forger.fact("corpus", "text"), lambda table: table.slice(1))
     return ["result loss."]
 
 
