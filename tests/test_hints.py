@@ -11,13 +11,14 @@ import click
 import pytest
 import typer
 
+import stemmatics
 from stemmatics.cli.main import _register, app
 from stemmatics.core import plugins
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.stemma import Stemma
 
 ROOT = Path(__file__).parent.parent
-SOURCE = ROOT / "src" / "stemmatics"
+SOURCE = Path(stemmatics.__file__).parent
 # calls whose texts a user reads as advice
 CALLS = {"UserError", "Mismatch", "field_error", "refusal", "notice", "lfs_error"}
 # other programs, whose options are theirs
