@@ -103,7 +103,7 @@ def test_the_share_is_unknown_where_its_denominator_may_be_0():
     result = factorial(cells, np.arange(60), rng=rng)
     assert not result.effect_after_descendant.interval.excludes(0.0)
     assert math.isnan(result.portable_share.value)
-    assert result.portable_share.note == "the denominator's interval holds 0"
+    assert result.portable_share.note == "the denominator's interval includes 0"
 
 
 def test_shares_may_pass_1_and_be_negative():
@@ -235,7 +235,7 @@ def test_a_share_of_nothing_is_not_known():
     something = noisy_cells(rng, 60, after_base=1, after_descendant=2)
     first, second = profile([nothing, something], np.arange(60), rng=np.random.default_rng(1))
     assert math.isnan(first.portable_share.value)
-    assert "holds 0" in first.portable_share.note
+    assert "includes 0" in first.portable_share.note
     assert second.portable_share.excludes(0.0)
 
 

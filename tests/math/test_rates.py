@@ -97,7 +97,7 @@ def test_share_of_nothing_is_unknown():
     (share,) = rates.ratios_of_means(whole * 0.3, whole, rng=generator())
     assert math.isnan(share.value)
     assert math.isnan(share.lo)
-    assert "holds 0" in share.note
+    assert "includes 0" in share.note
 
 
 def test_shares_are_not_clipped():

@@ -325,7 +325,7 @@ def test_a_negative_sign_needs_the_published_support_on_its_side():
 def test_an_undetermined_sign_says_what_is_missing():
     _, texts = many(-0.9, spread=1.0)
     (text,) = {text for text in texts if "undetermined" in text}
-    assert "the interval of the interaction holds 0; about " in text
+    assert "the interval of the interaction includes 0; about " in text
     assert "prompts with an event would settle it" in text
     needed = int(text.split("about ")[1].split(" ")[0].replace(",", ""))
     assert 300 < needed < 600

@@ -175,7 +175,7 @@ def test_prior_is_ratios_of_sums(tmp_path, stemma_command):
 @pytest.mark.parametrize(
     ("rows", "says"),
     [
-        (prior_rows(increase=0.0, seed=1), "holds 0"),
+        (prior_rows(increase=0.0, seed=1), "includes 0"),
         (prior_rows(increase=-0.1), "the descendant improved"),
         (prior_rows(1), "fewer than two units"),
     ],

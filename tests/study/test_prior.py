@@ -196,7 +196,7 @@ def test_an_edge_a_vocabulary_and_a_descendant_that_improved_are_said(folder, ti
     improved = one(found, "prior.net_recovered_share", **name)
     assert isinstance(improved, Refusal)
     assert "improved" in improved.reason
-    # a descendant that is its base: the increase is 0, and its interval holds 0
+    # a descendant that is its base: the increase is 0, and its interval includes 0
     twin = one(found, "prior.net_recovered_share", **{**name, "descendant": "twin"})
     assert isinstance(twin, Refusal)
     assert "contains 0" in twin.reason

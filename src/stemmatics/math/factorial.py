@@ -37,7 +37,7 @@ FloatArray = npt.NDArray[np.float64]
 NUM_FLIPS = 20_000
 PROMPT = "prompt"
 EFFECTS = ("effect_after_base", "effect_after_descendant", "interaction")
-UNKNOWN_DENOMINATOR = "the denominator's interval holds 0"
+UNKNOWN_DENOMINATOR = "the denominator's interval includes 0"
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,7 +289,7 @@ def profile(
 ) -> list[BoundaryEffects]:
     """Means and portable share at K boundaries of the same events, from one set of prompt resamples.
 
-    A share is n/a where its denominator's interval holds 0.
+    A share is n/a where its denominator's interval includes 0.
     """
     ones_E = np.ones(len(np.asarray(prompts_E)))
     numerators: list[FloatArray] = []
@@ -321,7 +321,7 @@ def ratio_of_event_means(
 ) -> Interval:
     """Mean of ``part`` over mean of ``whole``, each over its own events; a prompt is resampled with both.
 
-    n/a where the interval of the denominator, from resamples of its own, holds 0.
+    n/a where the interval of the denominator, from resamples of its own, includes 0.
     """
     part, whole = np.asarray(part_E, dtype=np.float64), np.asarray(whole_E, dtype=np.float64)
     if not (part.size and whole.size):

@@ -174,14 +174,14 @@ def ratios_of_means(
 ) -> list[Interval]:
     """Shares: sum of ``part`` over sum of ``whole`` on the same N units, P problems; never clipped.
 
-    All NaN where the interval of the denominator's mean, from the same resamples, holds 0:
+    All NaN where the interval of the denominator's mean, from the same resamples, includes 0:
     the share is then undefined.
     """
     shares_NPC = _stack(part_NP, whole_NP)
     wholes_NPC = _stack(shares_NPC[..., 1], np.ones(shares_NPC.shape[:2]))
     both = bootstrap_many(np.concatenate([shares_NPC, wholes_NPC], axis=1), ratio_of_sums, **settings)
     shares, wholes = both[: shares_NPC.shape[1]], both[shares_NPC.shape[1] :]
-    nothing = "the denominator's interval holds 0"
+    nothing = "the denominator's interval includes 0"
     return [
         share
         if whole.excludes(0.0)

@@ -16,7 +16,7 @@ import numpy as np
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.statistics import Floats
 
-HOLDS_ZERO = "n/a: the interval of the loss increase holds 0"
+HOLDS_ZERO = "n/a: the interval of the loss increase includes 0"
 IMPROVED = "the descendant improved: no share"
 
 

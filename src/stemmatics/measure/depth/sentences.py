@@ -25,7 +25,7 @@ THOUSANDS = "{:,.0f}"
 CAVEATS = (
     (
         "Interaction: how many logits more the late layers add on the descendant's earlier state than on the "
-        "base's. An interval that holds zero does not show that the late change is portable."
+        "base's. An interval that includes zero does not show that the late change is portable."
     ),
     "The effects are local to the selected tokens, at the selected positions.",
     "The crossed cells are constructed states, not natural trajectories: no model was trained on them.",

@@ -24,7 +24,7 @@ _FIT_REASONS: dict[Fit, str] = {
     "do not fit": "a hybrid is worse than both natural cells by more than the margin",
     "undetermined": "too few prompts, or an interval holds the margin",
 }
-NO_EFFECT = "the interval of the interaction holds 0"
+NO_EFFECT = "the interval of the interaction includes 0"
 TOO_FEW = "too few prompts have an event"
 UNKNOWN_FIT = "whether the halves fit is undetermined"
 PUBLISHED_DISAGREES = (

@@ -115,7 +115,7 @@ def _agreement(here: Results) -> list[Sentence]:
 
 
 def _pair(residual: Estimate, here: Results) -> Sentence:
-    """The residual in words; where the interval holds 0, with the minimum detectable effect.
+    """The residual in words; where the interval includes 0, with the minimum detectable effect.
 
     Without repeated fine-tunes the interval is of documents alone, and the sentence says so: other runs may
     scatter by more than it.
