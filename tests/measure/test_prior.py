@@ -381,7 +381,13 @@ def test_sentences_give_every_share_with_its_floor_and_label():
         assert sentence.values["label"].result == results.category("prior.label", **ARM).id
     assert "accounts for +0.325 [" in parts.plain(results)
     assert "a bias for +0.275 [" in parts.plain(results)
-    assert "the remaining +0.400 [" in parts.plain(results)
+    assert "; +0.400 [" in parts.plain(results)
+    tokens = results.only("prior.fit.tokens", **ARM, side="descendant")
+    assert f"not recovered by these fits on {tokens.value:,.0f} tokens" in parts.plain(results)
+    assert "fitted to the descendant recover +0.700 [" in pair.plain(results)
+    assert "less what such a fit to the base recovers, +0.600 [" in pair.plain(results)
+    assert not any("context-dependent" in s.plain(results) for s in (largest, pair, parts, *limits))
+    assert not any("depends on context" in s.plain(results) for s in (largest, pair, parts, *limits))
     assert tuple(sentence.text for sentence in limits) == LIMITS
     assert sentences(results, [{**SUBJECT, "descendant": "another"}]) == []
 
@@ -393,6 +399,14 @@ def test_a_sentence_says_why_a_share_has_no_label():
     results = results_of(tables_of(floor={}, failures={"centred": "the soft cap"}))
     (largest, *_) = sentences(results, [SUBJECT])
     assert largest.plain(results).endswith("; the damage floor is unknown: the soft cap.")
+
+
+def test_no_amount_of_text_is_named_that_the_fits_do_not_tell():
+    old, new = with_fits()
+    new.fits = {}
+    results = results_of(tables_of(old, new, floor=FLOORS))
+    (parts,) = (s for s in sentences(results, [SUBJECT]) if "accounts for" in s.plain(results))
+    assert "not recovered by these fits, which more text" in parts.plain(results)
 
 
 def points_of(chart):
