@@ -16,7 +16,7 @@ Values = dict[str, Claim | str]
 WHOLE_COUNT = "{:,.0f}"
 LIMITS = (
     "The net recovered share can cancel: what is recovered in base and descendant alike does not count.",
-    "A change of format or position can be part of what is not recovered here.",
+    "A change of format or position counts as context-dependent here.",
     "The scored text may be training data of either model.",
     "A recovered share does not identify a cause: random damage to the head is recovered in part too.",
 )
