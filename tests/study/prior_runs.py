@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from stemmatics.commands.show import load_run
 
 WORDS = ("the", "a", "cat", "dog", "sees", "red blue", "house,", "12", "7", "runs.", "naïve", "café")
-PRIOR = {"columns": 40, "draws": 60, "refits": 4, "floors": 2, "references": ["ipf_full"]}
+PRIOR = {"columns": 40, "draws": 60, "refits": 4, "floors": 5, "references": ["ipf_full"]}
 
 
 def write_texts(path, num=90):

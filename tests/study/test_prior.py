@@ -138,7 +138,7 @@ def test_the_damage_costs_what_the_descendant_lost(done):
             assert cost == pytest.approx(target, rel=0.011), (name, variant)
     for found in of(done, "prior.floor.net_recovered_share", descendant="hot"):
         assert found.lo <= found.value <= found.hi
-        assert (found.n, found.method, found.tag) == (2, "range over seeds", "floor")
+        assert (found.n, found.method, found.tag) == (5, "range over seeds", "floor")
     label = one(done, "prior.label", descendant="hot", arm="temperature", reading="selected")
     assert label.value == "above damage"
     assert 0 < one(done, "prior.mean_energy", descendant="hot").value < 1

@@ -254,6 +254,7 @@ def _fit(builder: ResultBuilder, model: Model, arm: Arm) -> list[Result]:
         "gradient": (fit["gradient_norm"], ""),
         "fit_loss": (_mean(fit["fit_nll_sum"], fit["num_fit_tokens"]), _PER_TOKEN),
         "held_loss": (_mean(fit["held_nll_sum"], fit["num_held_tokens"]), _PER_TOKEN),
+        "tokens": (_text_size(fit["num_fit_tokens"], fit["num_held_tokens"]), "tokens"),
     }
     note = str(model.metadata["note"] or "")
     return [
@@ -271,3 +272,8 @@ def _fit(builder: ResultBuilder, model: Model, arm: Arm) -> list[Result]:
 
 def _mean(total: float | None, count: int | None) -> float | None:
     return None if total is None or not count else total / count
+
+
+def _text_size(num_fit: int | None, num_held: int | None) -> int | None:
+    """Tokens that a fit has read: those that it fits, and those that choose its penalty."""
+    return None if not num_fit else num_fit + (num_held or 0)

@@ -13,22 +13,25 @@ import numpy as np
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Estimate, Refusal, Result
-from stemmatics.facts.prior import CEILING_ARMS
+from stemmatics.facts.prior import CEILING_ARMS, ONE_STEP
 from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS
-from stemmatics.math.intervals import Interval
+from stemmatics.math.intervals import Interval, unknown
 from stemmatics.math.prior import ratio_of_sums
+from stemmatics.math.prior.over_damage import over_damage
+from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.base import Tables
 from stemmatics.measure.present import ResultBuilder, known
-from stemmatics.measure.prior.sums import NONE, Arm, Model, Pair, read_models, refusal_of
+from stemmatics.measure.prior.sums import HEADLINE, NONE, Arm, Model, Pair, read_models, refusal_of
 
 # the kind of noise that shares are labelled against: raw noise acts in part as a token bias
 LABEL_KIND = CENTRED
 ABOVE, BELOW, NOT_DISTINGUISHED = "above damage", "below damage", "not distinguished from damage"
 _REASONS = {
-    ABOVE: "the interval of the net recovered share lies above that of every damaged base",
-    BELOW: "the interval of the net recovered share lies below that of every damaged base",
-    NOT_DISTINGUISHED: "the interval of the net recovered share overlaps the range over damaged bases",
+    ABOVE: "the interval of the share less the mean share of the damaged bases lies above 0",
+    BELOW: "the interval of the share less the mean share of the damaged bases lies below 0",
+    NOT_DISTINGUISHED: "the interval of the share less the mean share of the damaged bases contains 0",
 }
+_LEVEL = 0.95
 # no level of confidence: the range holds every seed
 _WHOLE = 1.0
 Shares = Mapping[Arm, Estimate | Refusal | None]
@@ -49,7 +52,7 @@ def floor_results(pair: Pair, fact: Fact, tables: Tables, shares: Shares) -> lis
             results.append(of_seed.refusal("sigma", row["failure"]))
         else:
             results.append(of_seed.number("sigma", float(row["sigma"])))
-    floors: dict[Arm, Estimate] = {}
+    floors: dict[Arm, Interval] = {}
     for kind in NOISE_KINDS:
         variants = [row["variant"] for row in damage if row["kind"] == kind and row["variant"] in models]
         damaged = [models[variant] for variant in variants]
@@ -58,7 +61,7 @@ def floor_results(pair: Pair, fact: Fact, tables: Tables, shares: Shares) -> lis
                 recovered, net = _ranges(builder.about(kind=kind), pair.old, damaged, arm)
                 results += [recovered, net]
                 if kind == LABEL_KIND:
-                    floors[arm] = net
+                    floors[arm] = _over_damage(pair, damaged, arm)
     failures = [row["failure"] for row in damage if row["kind"] == LABEL_KIND and row["failure"]]
     why_none = next(iter(failures), "") or refusal_of(fact, tables)
     return results + _labels(pair, shares, floors, why_none)
@@ -103,32 +106,58 @@ def _range(values_Z: Sequence[float]) -> Interval:
     )
 
 
+def _over_damage(pair: Pair, damaged: Sequence[Model], arm: Arm) -> Interval:
+    """The net recovered share less its mean over the damaged bases, on the same documents."""
+    base = pair.old
+    if any(not np.array_equal(model.index_D, base.index_D) for model in damaged):
+        note = "the damaged bases scored other documents"
+        return unknown(math.nan, level=_LEVEL, n=len(damaged), unit="seed", note=note)
+    redrawn_R = pair.redrawn_net_shares(arm, ONE_STEP) if arm in HEADLINE else np.empty(0)
+    fit_error = float(redrawn_R.std(ddof=1)) if redrawn_R.size > 1 else 0.0
+    return over_damage(
+        pair.net_gain(arm),
+        pair.loss_increase,
+        np.stack([model.gain(arm) - base.gain(arm) for model in damaged]),
+        np.stack([model.nll[NONE] - base.nll[NONE] for model in damaged]),
+        groups_D=base.group_D,
+        fit_half=float(stats.norm.ppf((1 + _LEVEL) / 2)) * fit_error,
+        level=_LEVEL,
+    )
+
+
 def _labels(
-    pair: Pair, shares: Shares, floors: Mapping[Arm, Estimate], why_none: str
-) -> list[Category | Refusal]:
-    """A label for every arm but the ceilings, which have no floor."""
-    labels = []
+    pair: Pair, shares: Shares, floors: Mapping[Arm, Interval], why_none: str
+) -> list[Estimate | Category | Refusal]:
+    """A label for every arm but the ceilings, which have no floor, and the difference that it rests on."""
+    labels: list[Estimate | Category | Refusal] = []
     for arm in pair.arms:
         share = shares[arm]
         if share is not None and arm[0] not in CEILING_ARMS:
             builder = pair.builder.about(arm=arm[0], reading=arm[1])
-            labels.append(_label(builder, share, floors.get(arm), why_none))
+            label = _label(builder, share, floors.get(arm), why_none)
+            if isinstance(label, Category):
+                labels.append(
+                    replace(builder, tag="floor").interval("over_damage", floors[arm], units="of delta")
+                )
+            labels.append(label)
     return labels
 
 
 def _label(
-    builder: ResultBuilder, share: Estimate | Refusal, floor: Estimate | None, why_none: str
+    builder: ResultBuilder, share: Estimate | Refusal, difference: Interval | None, why_none: str
 ) -> Category | Refusal:
     if isinstance(share, Refusal):
         return builder.refusal("label", share.reason)
-    if floor is None or not known(floor.value):
+    if difference is None:
         reason = why_none or "the damaged bases have no such fit"
         return builder.refusal("label", f"the damage floor is unknown: {reason}")
+    if not (known(difference.lo) and known(difference.hi)):
+        return builder.refusal("label", f"the damage floor is unknown: {difference.note}")
     if not (known(share.lo) and known(share.hi)):
         return builder.refusal("label", f"the interval of the share is unknown: {share.note}")
-    if share.lo > floor.hi:
+    if difference.lo > 0:
         label = ABOVE
-    elif share.hi < floor.lo:
+    elif difference.hi < 0:
         label = BELOW
     else:
         label = NOT_DISTINGUISHED

@@ -13,6 +13,7 @@ from stemmatics.measure.prior.settings import NAME
 from stemmatics.measure.prior.tables import SIGNED_SHARE
 
 Values = dict[str, Claim | str]
+WHOLE_COUNT = "{:,.0f}"
 LIMITS = (
     "The net recovered share can cancel: what is recovered in base and descendant alike does not count.",
     "A change of format or position counts as context-dependent here.",
@@ -53,7 +54,7 @@ def _largest(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[Sente
     share, pair = max(known, key=lambda known_share: known_share[0].value)
     text = (
         "On {corpus}, a context-independent bias and temperature recover the largest share of the loss "
-        "increase for {descendant}: {value} [{lo}, {hi}]"
+        "increase, less what they recover in the base, for {descendant}: {value} [{lo}, {hi}]"
     )
     values: Values = {"corpus": pair["corpus"], "descendant": pair["descendant"]}
     return [_with_floor(results, pair, text, {**values, **interval_claims(share, SIGNED_SHARE)}, "summary")]
@@ -94,7 +95,16 @@ def _pair(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
     if not isinstance(share, Estimate):
         reason = "there is no joint fit" if share is None else share.reason
         return [Sentence(text + "; no recovered share: {reason}.", {**values, "reason": reason}, NAME)]
-    text += "; a bias and a temperature recover {share} [{share_lo}, {share_hi}] of the increase"
+    card = results.find("prior.recovered_share", **_joint(pair))
+    if card is not None:
+        text += (
+            "; a bias and a temperature fitted to the descendant recover {card} [{card_lo}, {card_hi}] of "
+            "the increase, and, less what such a fit to the base recovers, {share} [{share_lo}, {share_hi}]"
+        )
+        values |= interval_claims(card, SIGNED_SHARE, "card")
+    else:
+        text += "; less what such a fit to the base recovers, a bias and a temperature recover {share} "
+        text += "[{share_lo}, {share_hi}] of the increase"
     values |= interval_claims(share, SIGNED_SHARE, "share")
     return [_with_floor(results, pair, text, values, NAME), *_parts(results, pair)]
 
@@ -108,7 +118,12 @@ def _parts(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
         values |= interval_claims(part, SIGNED_SHARE, name)
     text = (
         "Of the loss increase of {descendant}, a temperature accounts for {temperature} [{temperature_lo}, "
-        "{temperature_hi}] and a bias for {bias} [{bias_lo}, {bias_hi}]; the remaining {rest} [{rest_lo}, "
-        "{rest_hi}] depends on context."
+        "{temperature_hi}] and a bias for {bias} [{bias_lo}, {bias_hi}]; {rest} [{rest_lo}, {rest_hi}] is "
+        "not recovered by these fits"
     )
+    tokens = results.find("prior.fit.tokens", **_joint(pair), side="descendant")
+    if tokens is not None:
+        text += " on {tokens} tokens"
+        values["tokens"] = claim(tokens, WHOLE_COUNT)
+    text += ", which more text may recover in part."
     return [Sentence(text, values, NAME)]

@@ -39,7 +39,7 @@ class PriorSettings(Settings):
         "FIT logits fit in memory, else none.",
     )
     floors: int = Field(
-        default=3, ge=0, description="Seeds of the matched damage, for each kind of noise; 0: no floor."
+        default=5, ge=0, description="Seeds of the matched damage, for each kind of noise; 0: no floor."
     )
     draws: int = Field(
         default=200, ge=0, description="Redrawn fits for the interval that includes the fit's uncertainty."

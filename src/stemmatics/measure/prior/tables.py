@@ -127,10 +127,10 @@ def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
     return table(
         f"prior/parts/{corpus}",
         Named("The loss increase on {corpus} in three parts", corpus=corpus),
-        ["descendant", "temperature", "bias", "context-dependent"],
+        ["descendant", "temperature", "bias", "not recovered"],
         rows,
         "Shares that add up to one: the joint share split between temperature and bias (Shapley), and what "
-        "the joint correction does not recover.",
+        "the joint correction, fitted on this much text, does not recover.",
     )
 
 
