@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
-from tests.math.prior_texts import V, make
+from tests.math.prior_texts import V, make, make_reduced
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior import (
@@ -91,7 +91,7 @@ def test_selection_shrinks_where_the_model_is_right():
     assert shrunk < 0.8 * free
 
 
-def test_gauge_is_fixed_for_the_whole_vocabulary_only():
+def test_a_common_shift_is_held_where_it_changes_nothing_only():
     text = make(num=2000)
     full = fit_optimum(text, free_ids(text).mask_K)
     some = fit_optimum(text, free_ids(text, 5).mask_K)
@@ -119,15 +119,96 @@ def test_free_ids_are_the_most_frequent_with_ties_to_the_smaller_id():
     assert np.flatnonzero(free_ids(text, 3).mask_K).tolist() == [1, 3, 4]
 
 
-@pytest.mark.parametrize("penalty", [0.0, 1e-4])
-def test_ids_that_are_never_a_target_stay_out_and_the_optimum_exists(penalty):
+def brute_infimum(text, seen_V):
+    """The best bias and temperature on the seen ids alone, by a general optimiser."""
+    logits_NS = text.logits_NK[:, seen_V]
+    target_N = (np.cumsum(seen_V) - 1)[text.target_column_N]
+
+    def value(x):
+        log_p_NS = log_softmax(x[0] * logits_NS + x[1:], axis=1)
+        residual_NS = np.exp(log_p_NS) - np.eye(seen_V.sum())[target_N]
+        gradient = np.concatenate([[(residual_NS * logits_NS).sum()], residual_NS.sum(0)]) / len(target_N)
+        return -log_p_NS[np.arange(len(target_N)), target_N].mean(), gradient
+
+    start = np.concatenate([[1.0], np.zeros(seen_V.sum())])
+    return minimize(value, start, jac=True, method="BFGS", options={"gtol": 1e-9}).fun
+
+
+def test_where_every_target_is_free_the_infimum_is_the_optimum_without_unseen_ids():
     text = make(unseen=4)
-    solution = fit_optimum(text, np.ones(V, dtype=bool), penalty=penalty)
-    assert not solution.correction.bias_K[-4:].any()
-    assert solution.coordinates.gauge
-    assert abs(solution.correction.bias_K.sum()) < 1e-9
+    seen_V = text.counts > 0
+    solution = fit_optimum(text, np.ones(V, dtype=bool))
+    assert solution.loss == pytest.approx(brute_infimum(text, seen_V), abs=1e-10)
+    assert not solution.attained
+    assert np.isneginf(solution.correction.bias_K[~seen_V]).all()
     assert solution.certificate.converged
-    assert np.abs(solution.correction.bias_K).max() < 10
+    # the certificate is of the problem without the unseen ids, where a common shift changes nothing
+    smaller = Statistics.dense(
+        text.logits_NK[:, seen_V], (np.cumsum(seen_V) - 1)[text.target_column_N], text.document_N
+    )
+    assert fit_optimum(smaller, np.ones(seen_V.sum(), dtype=bool)).loss == pytest.approx(
+        solution.loss, abs=1e-12
+    )
+    shifted_V = np.where(seen_V, solution.correction.bias_K + 3.0, -np.inf)
+    moved = Correction(solution.correction.inverse_temperature, shifted_V, keep_rest=False)
+    assert mean_loss(text, moved) == pytest.approx(solution.loss, abs=1e-12)
+    # biases that push the unseen ids away come as near to it as one likes, and never below
+    losses = [
+        mean_loss(text, Correction(moved.inverse_temperature, np.where(seen_V, shifted_V + push, 0.0)))
+        for push in (0.0, 5.0, 20.0)
+    ]
+    assert losses[0] > losses[1] > losses[2] > solution.loss - 1e-12
+    assert losses[2] == pytest.approx(solution.loss, abs=1e-7)
+
+
+def test_a_penalty_bounds_every_shift_so_no_id_is_left_out():
+    text = make(unseen=4)
+    solution = fit_optimum(text, np.ones(V, dtype=bool), penalty=1e-4)
+    assert solution.attained
+    assert not solution.coordinates.gauge
+    assert not solution.correction.bias_K[-4:].any()
+    assert solution.certificate.converged
+    # stationary in every direction, the common shift included
+    probability_V = expected_counts(text, solution.correction)[0] / text.num_positions
+    gradient_V = probability_V - text.counts / text.num_positions + 1e-4 * solution.correction.bias_K
+    assert np.abs(gradient_V[:-4]).max() < 1e-5
+    assert solution.correction.bias_K.sum() > 1.0
+
+
+@pytest.mark.parametrize(("form", "unseen"), [("dense", 0), ("dense", 4), ("reduced", 4)])
+@pytest.mark.parametrize("temperature", [False, True])
+def test_the_fit_optimum_never_rises_when_an_id_is_freed(form, temperature, unseen):
+    """Over every K; the last step leaves the ids out that are never a target."""
+    text = make(num=200, unseen=unseen, seed=3)
+    num_seen = int((text.counts > 0).sum())
+    if form == "reduced":
+        text = make_reduced(V, num=200, unseen=unseen, seed=3)
+    losses = [
+        fit_optimum(text, free_ids(text, num_ids).mask_K, temperature=temperature, gap=1e-13).loss
+        for num_ids in range(1, V + 1)
+    ]
+    assert np.diff(losses).max() < 1e-9
+    assert losses[num_seen - 1] == pytest.approx(losses[-1], abs=1e-12)
+    if num_seen < V:
+        # the drop at the last id is that of the unseen ids' probability
+        assert losses[num_seen - 2] - losses[num_seen - 1] > 1e-3
+
+
+def test_an_infimum_is_never_selected_since_other_text_may_hold_the_ids_that_it_leaves_out():
+    fit, held_out = make(unseen=4, seed=8).split()
+    arms = fit_arms(fit, held_out)
+    for arm in (arms.bias, arms.joint):
+        assert not arm.optimum.attained
+        assert arm.selected.penalty > 0
+        assert arm.selected.correction.keeps_all
+    assert arms.joint.optimum.loss <= min(arms.bias.optimum.loss, arms.temperature.optimum.loss) + 1e-12
+    scored = make(seed=9)
+    assert not arms.joint.optimum.correction.reaches(scored)
+    assert arms.joint.optimum.correction.reaches(fit)
+    assert arms.joint.selected.correction.reaches(scored)
+    # where no id is left out, no penalty stays a candidate
+    complete = fit_arms(*make(num=6000, seed=8).split(), 5)
+    assert complete.bias.optimum.attained
 
 
 def test_a_target_of_the_scored_text_that_the_fit_never_saw_keeps_its_bias_of_zero():

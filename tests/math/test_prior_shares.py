@@ -107,17 +107,22 @@ def test_equal_weights_move_nothing_and_small_weights_move_exactly(pair):
         refit_one_step(pair.new_fit, solution, np.ones((1, 3)))
 
 
-def test_one_newton_step_keeps_the_gauge_beside_unseen_ids(pair):
+@pytest.mark.parametrize("penalty", [0.0, 1e-3])
+def test_one_newton_step_moves_no_unseen_id(pair, penalty):
+    """Without a penalty the unseen ids are left out and a common shift changes nothing: none is made."""
     extra_N3 = np.random.default_rng(7).normal(1, 1, (6000, 3))
     wide_NV = np.concatenate([pair.new_fit.logits_NK, extra_N3], axis=1)
     text = Statistics.dense(wide_NV, pair.new_fit.target_column_N, pair.new_fit.document_N)
-    solution = fit_optimum(text, free_ids(text).mask_K, penalty=1e-3, gap=1e-16)
-    assert solution.coordinates.gauge
+    solution = fit_optimum(text, free_ids(text).mask_K, penalty=penalty, gap=1e-16)
+    assert solution.attained is bool(penalty)
+    assert solution.coordinates.gauge is not bool(penalty)
     weight_RD = 1 + 1e-3 * (bayesian_weights(np.random.default_rng(8), 2, text.num_documents) - 1)
-    step = refit_one_step(text, solution, weight_RD, penalty=1e-3)
-    full = refit_fully(text, solution, weight_RD, penalty=1e-3, gap=1e-17)
-    assert np.abs(step[:, 1:].sum(1)).max() < 1e-12
+    step = refit_one_step(text, solution, weight_RD, penalty=penalty)
+    full = refit_fully(text, solution, weight_RD, penalty=penalty, gap=1e-17)
+    if not penalty:
+        assert np.abs(step[:, 1:].sum(1)).max() < 1e-12
     assert not step[:, -3:].any()
+    assert not full[:, -3:].any()
     assert np.linalg.norm(step - full) < 0.02 * np.linalg.norm(full)
 
 

@@ -55,6 +55,7 @@ class Made:
     metadata: dict = field(default_factory=dict)
     excluded: np.ndarray = field(default_factory=lambda: np.zeros(NUM))
     tokens: np.ndarray = field(default_factory=lambda: TOKENS)
+    only_fitted: dict = field(default_factory=dict)
 
     def sums(self, variant="own", order=None):
         """Rows of ``prior_sums``; every arm's rows in the order ``order``, the uncorrected ones sorted."""
@@ -78,8 +79,14 @@ class Made:
     def fit_rows(self, variant="own"):
         plain = {"inverse_temperature": 1.0, "flags": []}
         return [
-            {"variant": variant, "arm": arm, "reading": reading, **plain, **self.fits.get((arm, reading), {})}
-            for arm, reading in (NONE, *self.gains)
+            {
+                "variant": variant,
+                "arm": arm,
+                "reading": reading,
+                **plain,
+                **{**self.fits, **self.only_fitted}.get((arm, reading), {}),
+            }
+            for arm, reading in (NONE, *self.gains, *self.only_fitted)
         ]
 
     def draw_rows(self):

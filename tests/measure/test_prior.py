@@ -445,3 +445,24 @@ def test_the_figure_shows_the_centred_floor_and_no_ceiling():
     ]
     joint = points["joint_64, selected (T 1.25, 2.00)"]
     assert (joint["value"], joint["floor_lo"], joint["floor_hi"]) == pytest.approx((0.6, 0.1, 0.2))
+
+
+def test_an_infimum_that_leaves_targets_of_eval_out_has_no_share_and_says_why():
+    """Its fits are given; sums on EVAL there are none."""
+    arm = {"arm": "joint", "reading": "optimum"}
+    fit = {"fit_nll_sum": 30.0, "num_fit_tokens": 10, "gap": 1e-11, "flags": ["infimum"]}
+    old, new = made_base(), made_descendant()
+    for made in (old, new):
+        made.only_fitted = {("joint", "optimum"): fit}
+    results = results_of(tables_of(old, new, floor=FLOORS))
+    for name in ("recovered_share", "net_recovered_share"):
+        assert "no probability" in results.refusal(f"prior.{name}", **arm).reason
+        assert results.find(f"prior.{name}", **arm) is None
+    assert results.only("prior.fit.fit_loss", **arm, side="base").value == 3.0
+    assert {flag.value for flag in results.categories("prior.fit.flags", **arm)} == {"infimum"}
+    rows, _ = table_of(results, "prior/arms/text/new")
+    row = next(row for row in rows if row[0] == "joint_64, optimum")
+    assert row[1] == row[3] == "n/a"
+    assert "no probability" in row[-1]
+    # a share that EVAL gives is not refused
+    assert results.refusal("prior.net_recovered_share", **ARM) is None

@@ -32,11 +32,12 @@ OWN = "own"
 DrawKind = Literal["one_step", "full"]
 DRAW_KINDS: tuple[DrawKind, ...] = get_args(DrawKind)
 ONE_STEP, FULL = DRAW_KINDS
-FitFlag = Literal["at_edge", "not_converged", "capped", "some_targets_in_rest"]
+FitFlag = Literal["at_edge", "not_converged", "capped", "some_targets_in_rest", "infimum"]
 FIT_FLAGS: tuple[FitFlag, ...] = get_args(FitFlag)
-AT_EDGE, NOT_CONVERGED, CAPPED, SOME_TARGETS_IN_REST = FIT_FLAGS
+AT_EDGE, NOT_CONVERGED, CAPPED, SOME_TARGETS_IN_REST, INFIMUM = FIT_FLAGS
 
-# one row an EVAL document, arm and reading of a correction: nats on the shared support
+# one row an EVAL document, arm and reading of a correction: nats on the shared support; no row where a fit is
+# an infimum that gives a target of EVAL no probability
 PRIOR_SUMS = pa.schema(
     [
         ("index", pa.int64()),
@@ -124,7 +125,7 @@ class PriorParams(FitParams):
 
 
 # the fitted corrections name token ids, so they are an artifact in the cache and not rows
-PRIOR = FactKind("prior", 1, PriorParams, FIT_TABLES, artifact="cache")
+PRIOR = FactKind("prior", 2, PriorParams, FIT_TABLES, artifact="cache")
 
 
 def closed_form_arm(smoothing: float) -> str:

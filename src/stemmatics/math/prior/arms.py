@@ -2,8 +2,9 @@
 
 Axes: K columns, N positions.
 
-One objective for the three arms. Two readings of each: ``optimum`` is the penalty's limit 0, with its
-certificate; ``selected`` takes the penalty from a grid, by the loss on the positions held out.
+One objective for the three arms. Two readings of each: ``optimum`` is that without a penalty (its infimum
+where it has no optimum), with its certificate; ``selected`` takes the penalty from a grid, by the loss on
+the positions held out.
 """
 
 from __future__ import annotations
@@ -94,7 +95,9 @@ def fit_arms(
     """Fit bias_K, temperature and joint_K on ``fit``, and select penalties on ``held_out``.
 
     FIT losses nest: joint <= min(bias, temperature) <= uncorrected. The joint fit starts from the
-    better of the two, and no step raises the loss. T = 1 and b = 0 are candidates of every selection.
+    better of the two, and no step raises the loss. T = 1 and b = 0 are candidates of every selection; no
+    penalty is one only where that fit is attained (``Solution.attained``): an infimum gives ids of other
+    text no probability.
     """
     free = free_ids(fit, num_ids)
     identity = Correction.identity(fit.num_columns)
@@ -113,17 +116,17 @@ def fit_arms(
             start = solution.correction
         return best, start
 
-    by_bias = Coordinates.of(fit, free.mask_K, temperature=False)
-    best_bias, start = path(identity, by_bias, nothing)
+    by_bias, penalised_bias = _coordinates(fit, free.mask_K, temperature=False)
+    best_bias, start = path(identity, penalised_bias, nothing)
     bias_fit = minimise(objective, start, by_bias, gap=gap)
     bias = Arm(bias_fit, _better(best_bias, _held_out(held_out, bias_fit, 0.0)))
 
-    by_both = Coordinates.of(fit, free.mask_K, temperature=True)
+    by_both, penalised_both = _coordinates(fit, free.mask_K, temperature=True)
     best_joint, start = path(
-        temperature_fit.correction, by_both, _better(temperature.selected, bias.selected)
+        temperature_fit.correction, penalised_both, _better(temperature.selected, bias.selected)
     )
     candidates = (start, bias_fit.correction, temperature_fit.correction)
-    start = min(candidates, key=lambda correction: mean_loss(fit, correction))
+    start = min(candidates, key=lambda correction: mean_loss(fit, by_both.leave_out(correction)))
     joint_fit = minimise(objective, start, by_both, gap=gap)
     joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
     return Arms(bias, temperature, joint, free)
@@ -142,11 +145,19 @@ def fit_optimum(
 ) -> Solution:
     """One fit at one penalty; ``weight_D`` weighs the documents. Starts without correction by default."""
     objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
-    coordinates = Coordinates.of(fit, free_K, temperature=temperature)
+    coordinates = Coordinates.of(fit, free_K, temperature=temperature, penalty=penalty)
     return minimise(objective, start or Correction.identity(fit.num_columns), coordinates, gap=gap)
 
 
+def _coordinates(fit: Statistics, free_K: Mask, *, temperature: bool) -> tuple[Coordinates, Coordinates]:
+    """Without and with a penalty."""
+    penalised = Coordinates.of(fit, free_K, temperature=temperature, penalty=1.0)
+    return Coordinates.of(fit, free_K, temperature=temperature), penalised
+
+
 def _held_out(held_out: Statistics, solution: Solution, penalty: float) -> Selected:
+    if not solution.attained:
+        return Selected(solution.correction, penalty, np.inf)
     return Selected(solution.correction, penalty, mean_loss(held_out, solution.correction))
 
 

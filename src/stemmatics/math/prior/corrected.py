@@ -38,6 +38,18 @@ class Correction:
         """T = 1 / beta."""
         return 1.0 / self.inverse_temperature
 
+    @property
+    def keeps_all(self) -> bool:
+        """Whether every column keeps its probability, and the rest too."""
+        return self.keep_rest and bool(np.isfinite(self.bias_K).all())
+
+    def reaches(self, statistics: Statistics) -> bool:
+        """Whether every target of a text keeps a probability, so that its loss is finite."""
+        column_N = statistics.target_column_N
+        outside = bool(np.any(column_N == IN_REST))
+        removed_K = np.isneginf(self.bias_K)
+        return (self.keep_rest or not outside) and not bool(removed_K[column_N[column_N != IN_REST]].any())
+
     def vector(self) -> Floats:
         """(beta, b), shape (K + 1,)."""
         return np.concatenate([[self.inverse_temperature], self.bias_K])

@@ -73,10 +73,5 @@ def in_sample_optimum(
     coordinates = Coordinates.of(
         evaluation, np.ones(evaluation.num_columns, dtype=np.bool_), temperature=temperature
     )
-    start = step.correction
-    if coordinates.gauge:
-        bias_K = start.bias_K.copy()
-        bias_K[coordinates.free_K] -= bias_K[coordinates.free_K].mean()
-        start = Correction(1.0, bias_K, start.keep_rest)
     objective = Objective(evaluation, cache_bytes=cache_bytes)
-    return minimise(objective, start, coordinates, gap=gap)
+    return minimise(objective, step.correction, coordinates, gap=gap)

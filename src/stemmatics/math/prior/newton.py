@@ -4,8 +4,9 @@ Axes: K columns; a *vector* has K + 1 entries, beta first.
 
 Each step solves H d = -g by preconditioned conjugate gradients to a tolerance that tightens as the
 gradient falls (Dembo, Eisenstat and Steihaug 1982; Nocedal and Wright 2006, algorithm 7.1), then
-halves the step until the loss falls enough. beta stays in [0.25, 4]. Where the gauge is fixed, the
-preconditioner is the exact one for the constraint that the free entries of b sum to 0.
+halves the step until the loss falls enough. beta stays in [0.25, 4]. Where every target is free and
+nothing is penalised, the ids that are never a target are left out of the softmax: a common shift of the
+free biases then changes nothing, and steps keep their sum.
 """
 
 from __future__ import annotations
@@ -37,23 +38,42 @@ _LEAST_CURVATURE = 1e-15
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Which parts of a correction may move. ``gauge`` fixes the sum of the free biases."""
+    """Which parts of a correction may move.
+
+    ``gauge``: every target is free and nothing is penalised. A common shift of the free biases then competes
+    with ids that are never a target (or with none), so the loss falls for ever along it. Its infimum is the
+    optimum with those ids left out of the softmax, where the shift changes nothing and its sum may be kept.
+    ``complete``: every id is free, so that nothing is left out.
+    """
 
     free_K: Mask
     temperature: bool
     gauge: bool = False
+    complete: bool = False
 
     @classmethod
-    def of(cls, statistics: Statistics, free_K: Mask, *, temperature: bool) -> Coordinates:
-        """Free ids must be targets; the gauge is fixed where every target is free.
+    def of(
+        cls, statistics: Statistics, free_K: Mask, *, temperature: bool, penalty: float = 0.0
+    ) -> Coordinates:
+        """Free ids must be targets; a penalty above 0 bounds every shift, so no id is left out.
 
-        A common shift of all free biases then only competes with ids that are never a target (or with
-        none), so that nothing in the data bounds it.
+        Where every id is free, the penalised optimum has the sum 0 by itself.
         """
         count_K = statistics.counts
         free_K = free_K & (count_K >= 1)
         every_target_free = int(count_K[free_K].sum()) == statistics.num_positions
-        return cls(free_K, temperature, gauge=bool(free_K.any()) and every_target_free)
+        complete = statistics.rest is None and bool(free_K.all())
+        gauge = bool(free_K.any()) and every_target_free and (penalty == 0 or complete)
+        return cls(free_K, temperature, gauge, complete)
+
+    def leave_out(self, correction: Correction) -> Correction:
+        """The same correction without the ids that the infimum leaves out, free biases summing to 0."""
+        if not self.gauge:
+            return correction
+        free_bias_K = correction.bias_K[self.free_K]
+        bias_K = np.full(len(self.free_K), -np.inf)
+        bias_K[self.free_K] = free_bias_K - free_bias_K.mean()
+        return Correction(correction.inverse_temperature, bias_K, keep_rest=self.complete)
 
 
 @dataclass(frozen=True)
@@ -89,6 +109,11 @@ class Solution:
     certificate: Certificate
     at_edge: bool
     coordinates: Coordinates
+
+    @property
+    def attained(self) -> bool:
+        """False where the loss has an infimum only, at which some ids have no probability."""
+        return self.correction.keeps_all
 
 
 def at_edge(inverse_temperature: float) -> bool:
@@ -192,13 +217,14 @@ def minimise(
 
     The value never rises above that of ``start``, to rounding. ``converged`` is False where rounding
     (float32 rows) or the number of steps ended the search first; the certificate then says how close it
-    came.
+    came. Where ``coordinates.gauge`` says that there is an infimum only, the ids that it leaves out are
+    left out from the start, and the certificate is of that problem.
     """
     if not (coordinates.temperature or coordinates.free_K.any()):
         raise UserError(
             "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
         )
-    point = objective.point(start)
+    point = objective.point(coordinates.leave_out(start))
     passes, products, first_norm = 1, 0, 0.0
     for step in range(_MAX_STEPS + 1):
         space = _Subspace(point, coordinates)

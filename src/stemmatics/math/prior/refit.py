@@ -47,7 +47,7 @@ def refit_one_step(
     """Displacements of (beta, b) under document weights, one Newton step each, shape (R, K + 1).
 
     ``solution`` and ``penalty`` must belong together. Coordinates that are fixed in the solution
-    stay fixed: ids that are not free, and beta at an end of its range.
+    stay fixed: ids that are not free or left out, and beta at an end of its range.
     """
     if weight_RD.shape[1] != fit.num_documents:
         raise UserError(
@@ -101,7 +101,10 @@ def refit_fully(
     for weight_D in weight_RD:
         objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
         refitted = minimise(objective, start, solution.coordinates, gap=gap)
-        rows.append(refitted.correction.vector() - start.vector())
+        kept_X = np.isfinite(start.vector())
+        moved_X = np.zeros(len(kept_X))
+        moved_X[kept_X] = refitted.correction.vector()[kept_X] - start.vector()[kept_X]
+        rows.append(moved_X)
     return np.stack(rows)
 
 

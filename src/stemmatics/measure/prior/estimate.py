@@ -19,6 +19,7 @@ from stemmatics.facts.prior import (
     CAPPED,
     FULL,
     IN_SAMPLE,
+    INFIMUM,
     NOT_CONVERGED,
     ONE_STEP,
     OWN,
@@ -34,10 +35,21 @@ from stemmatics.measure.inputs import FloatArray
 from stemmatics.measure.present import ResultBuilder, known
 from stemmatics.measure.prior.floors import floor_results
 from stemmatics.measure.prior.settings import NAME
-from stemmatics.measure.prior.sums import HEADLINE, Arm, Model, Pair, incomparable, read_models, refusal_of
+from stemmatics.measure.prior.sums import (
+    HEADLINE,
+    NONE,
+    Arm,
+    Model,
+    Pair,
+    incomparable,
+    read_models,
+    refusal_of,
+)
 
 CONTAINS_ZERO = "the interval of the loss increase contains 0"
 IMPROVED = "the descendant improved, so there is no loss increase to recover"
+UNREACHED = "the fit is an infimum that gives some targets of EVAL no probability"
+SHARES = ("recovered_share", "net_recovered_share")
 PARTS = (TEMPERATURE, BIAS, "rest")
 # how redrawn fits by one Newton step compare with full refits of the same draws
 CLOSE, FAR = "close to full refits", "far from full refits"
@@ -50,6 +62,7 @@ _FLAG_REASONS = {
     AT_EDGE: "the fitted temperature is at the edge of its range",
     NOT_CONVERGED: "the fit stopped before it reached its tolerance",
     CAPPED: "the held-out loss was still falling at the last allowed step",
+    INFIMUM: "ids that the fit text never has run to minus infinity: an infimum, which no fit attains",
     SOME_TARGETS_IN_REST: "some EVAL targets have no bias of their own, so this is a ceiling for fewer ids",
 }
 
@@ -135,6 +148,9 @@ def shares(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
         if redrawn_R.size:
             redrawn = with_fit_inside(net, redrawn_R)
             results.append(_share(builder, "net_recovered_share_redrawn", redrawn))
+    for arm in [arm for arm in pair.new.fits if arm in pair.old.fits and arm not in (NONE, *arms)]:
+        builder = pair.builder.about(arm=arm[0], reading=arm[1])
+        results += [builder.refusal(name, reason or UNREACHED) for name in SHARES]
     return results
 
 

@@ -120,6 +120,7 @@ def rows_of(
             "num_outside_support": int(outside),
         }
         for fit in fitted
+        if fit.nll_D is not None
         for index, nll, tokens, excluded, outside in zip(
             evaluated.index_D, fit.nll_D, tokens_D, states.excluded_D, states.num_outside_D, strict=True
         )
@@ -169,7 +170,7 @@ def _save_corrections(fact: Fact, fitted: Sequence[Fitted], states: HeadPass, co
     """The corrections by arm, as arrays of ids and biases; in the cache alone, since ids are text."""
     arrays: dict[str, Any] = {}
     for fit in fitted:
-        if fit.arm == UNCORRECTED or fit.arm in CEILING_ARMS:
+        if fit.arm == UNCORRECTED or fit.arm in CEILING_ARMS or not fit.correction.keeps_all:
             continue
         moved_K = fit.correction.bias_K != 0
         arrays[f"{fit.name}.ids"] = states.ids_S[fit.ids[moved_K]]

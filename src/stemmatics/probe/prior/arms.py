@@ -22,6 +22,7 @@ from stemmatics.facts.prior import (
     FITTED_ARMS,
     IN_SAMPLE,
     IN_SAMPLE_JOINT,
+    INFIMUM,
     IPF_FULL,
     IPF_TOP,
     NOT_CONVERGED,
@@ -58,14 +59,15 @@ class FitSettings:
 class Fitted:
     """One correction of one model.
 
-    ``ids`` are the compact ids of its biases; ``row`` is what ``prior_fits`` says of the fit.
+    ``ids`` are the compact ids of its biases; ``row`` is what ``prior_fits`` says of the fit. ``nll_D`` is
+    None where the correction gives a target of EVAL no probability.
     """
 
     arm: str
     reading: str
     correction: Correction
     ids: NDArray[np.int64]
-    nll_D: NDArray[np.float64]
+    nll_D: NDArray[np.float64] | None
     row: Mapping[str, Any]
 
     @property
@@ -150,14 +152,15 @@ def fit_model(model: ModelStatistics, settings: FitSettings) -> tuple[list[Fitte
 def _fitted(
     arm: str, reading: str, correction: Correction, evaluated: Statistics, row: Mapping[str, Any]
 ) -> Fitted:
-    return Fitted(arm, reading, correction, evaluated.ids_K, prior.nll_sums(evaluated, correction), row)
+    nll_D = prior.nll_sums(evaluated, correction) if correction.reaches(evaluated) else None
+    return Fitted(arm, reading, correction, evaluated.ids_K, nll_D, row)
 
 
 def _losses(fit: Statistics, held: Statistics, correction: Correction) -> dict[str, Any]:
     return {
         "fit_nll_sum": float(prior.nll_sums(fit, correction).sum()),
         "num_fit_tokens": fit.num_positions,
-        "held_nll_sum": float(prior.nll_sums(held, correction).sum()),
+        "held_nll_sum": float(prior.nll_sums(held, correction).sum()) if correction.reaches(held) else None,
         "num_held_tokens": held.num_positions,
     }
 
@@ -170,6 +173,8 @@ def certificate(solution: Solution) -> dict[str, Any]:
         flags.append(AT_EDGE)
     if not reached.converged:
         flags.append(NOT_CONVERGED)
+    if not solution.attained:
+        flags.append(INFIMUM)
     return {
         "gap": reached.gap,
         "gradient_norm": reached.gradient_norm,
@@ -254,14 +259,16 @@ def _ceilings(own: Statistics) -> list[Fitted]:
         "",
         step.correction,
         own,
-        {"flags": flags, "bound_nll_sum": step.jensen_bound * own.num_positions},
+        {"flags": list(flags), "bound_nll_sum": step.jensen_bound * own.num_positions},
     )
     reached = certificate(solution)
+    # a ceiling is an infimum by definition, and its own text has no id that it leaves out
+    flags += [flag for flag in reached["flags"] if flag != INFIMUM]
     best = _fitted(
         IN_SAMPLE_JOINT,
         "",
         solution.correction,
         own,
-        {**reached, "flags": [*flags, *reached["flags"]], "num_free": int(solution.coordinates.free_K.sum())},
+        {**reached, "flags": flags, "num_free": int(solution.coordinates.free_K.sum())},
     )
     return [closed, best]

@@ -51,11 +51,11 @@ def _rows_of_arm(
     num_refits: int,
 ) -> list[dict[str, Any]]:
     fit, evaluated = model
-    solution = _solution(selected.correction, fit, free_K)
     penalty = selected.row["penalty"] or 0.0
+    solution = _solution(selected.correction, fit, free_K, penalty)
     if solution is None:
         # no correction was selected, so other weights move nothing
-        moved_R = np.full(len(weight_RD), selected.nll_D.sum())
+        moved_R = np.full(len(weight_RD), _total(evaluated, selected.correction))
         full_R = moved_R[:num_refits]
     else:
         step_RX = prior.refit_one_step(fit, solution, weight_RD, penalty=penalty)
@@ -77,11 +77,15 @@ def _rows_of_arm(
     ]
 
 
-def _total(evaluated: Statistics, correction: Correction, move_X: NDArray[np.float64]) -> float:
-    return float(prior.nll_sums(evaluated, correction.moved(correction.vector() + move_X)).sum())
+def _total(evaluated: Statistics, correction: Correction, move_X: NDArray[np.float64] | None = None) -> float:
+    if move_X is not None:
+        correction = correction.moved(correction.vector() + move_X)
+    return float(prior.nll_sums(evaluated, correction).sum())
 
 
-def _solution(correction: Correction, fit: Statistics, free_K: NDArray[np.bool_]) -> Solution | None:
+def _solution(
+    correction: Correction, fit: Statistics, free_K: NDArray[np.bool_], penalty: float
+) -> Solution | None:
     """The selected correction with the coordinates that its fit moved; None where it moved none.
 
     A coordinate that was fitted is at its starting value with probability 0, so what is at its starting value
@@ -91,7 +95,8 @@ def _solution(correction: Correction, fit: Statistics, free_K: NDArray[np.bool_]
     biases = bool(correction.bias_K.any())
     if not (temperature or biases):
         return None
-    coordinates = Coordinates.of(fit, free_K if biases else np.zeros_like(free_K), temperature=temperature)
+    moved_K = free_K if biases else np.zeros_like(free_K)
+    coordinates = Coordinates.of(fit, moved_K, temperature=temperature, penalty=penalty)
     point = Objective(fit, cache_bytes=0).point(correction)
     # a refit reads the correction and its coordinates only
     unused = prior.Certificate(
