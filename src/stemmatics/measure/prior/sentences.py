@@ -117,13 +117,13 @@ def _parts(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
             return []
         values |= interval_claims(part, SIGNED_SHARE, name)
     text = (
-        "Of the loss increase of {descendant}, a temperature accounts for {temperature} [{temperature_lo}, "
-        "{temperature_hi}] and a bias for {bias} [{bias_lo}, {bias_hi}]; {rest} [{rest_lo}, {rest_hi}] is "
-        "not recovered by these fits"
+        "Net of what the same fits recover in the base, a temperature accounts for {temperature} "
+        "[{temperature_lo}, {temperature_hi}] of the loss increase of {descendant} and a bias for {bias} "
+        "[{bias_lo}, {bias_hi}]; net, {rest} [{rest_lo}, {rest_hi}] is not recovered by these fits"
     )
     tokens = results.find("prior.fit.tokens", **_joint(pair), side="descendant")
     if tokens is not None:
         text += " on {tokens} tokens"
         values["tokens"] = claim(tokens, WHOLE_COUNT)
-    text += ", which more text may recover in part."
+    text += "."
     return [Sentence(text, values, NAME)]

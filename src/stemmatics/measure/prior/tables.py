@@ -127,10 +127,10 @@ def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
     return table(
         f"prior/parts/{corpus}",
         Named("The loss increase on {corpus} in three parts", corpus=corpus),
-        ["descendant", "temperature", "bias", "not recovered"],
+        ["descendant", "temperature", "bias", "remainder (net)"],
         rows,
-        "Shares that add up to one: the joint share split between temperature and bias (Shapley), and what "
-        "the joint correction, fitted on this much text, does not recover.",
+        "Net shares that add up to one: the joint net share split between temperature and bias (Shapley), and "
+        "the remainder, which these fits do not recover beyond what they recover in the base.",
     )
 
 
