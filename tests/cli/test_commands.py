@@ -52,7 +52,7 @@ ERRORS = {
     "no run: merge": (["merge", "nowhere", "RUN", "--out", "out"], 2, "nowhere is not a run folder"),
     "no such table": (["show", "RUN", "nowhere"], 2, "there is no table 'nowhere'"),
     "no such format": (["export", "RUN", "--format", "xls"], 2, "Choose csv, parquet, json"),
-    "no such preset": (["init", "new", "--preset", "llama"], 2, "Choose nursery, ladder"),
+    "no such preset": (["init", "new", "--preset", "llama"], 2, "Choose nursery, depth, depth-smollm2"),
     "no such checkpoint": (["score", "./nowhere", "TEXT"], 2, "nowhere"),
     "no such text": (["score", "BASE", "nowhere.txt"], 2, "nowhere.txt"),
     "no such windows": (

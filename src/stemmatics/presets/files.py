@@ -12,6 +12,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.presets import Preset
 from stemmatics.core.stemma import Stemma
 
+DEFAULT = "nursery"
 _HEADERS = {
     "stemma": "version of this file format",
     "name": "the run is written to runs/NAME",
@@ -26,13 +27,17 @@ _HEADERS = {
 
 
 def presets() -> list[Preset]:
-    """All presets that are installed, in the order in which packages register them."""
-    return [plugins.find("presets", entry.name) for entry in plugins.entries("presets")]
+    """All presets that are installed, the default first, the others by name."""
+    return [plugins.find("presets", name) for name in _known()]
+
+
+def _known() -> list[str]:
+    return sorted(plugins.names("presets"), key=lambda name: (name != DEFAULT, name))
 
 
 def preset(name: str, **options: Any) -> Stemma:
     """The study of a preset; ``options`` are those of its function. Raises UserError for an unknown name."""
-    known = [entry.name for entry in plugins.entries("presets")]
+    known = _known()
     if name not in known:
         raise UserError(
             f"unknown preset {name!r}",
@@ -40,8 +45,8 @@ def preset(name: str, **options: Any) -> Stemma:
             f"Choose {', '.join(known)}; `stemma init --list` says what they are",
             code=2,
         )
-    found: Preset = plugins.find("presets", name)
-    return found(**options)
+    chosen: Preset = plugins.find("presets", name)
+    return chosen(**options)
 
 
 def preset_text(name: str) -> str:
