@@ -38,12 +38,10 @@ def test_the_document_part_is_that_of_a_jackknife_of_whole_groups():
 def test_the_seed_part_is_a_prediction_of_one_more_seed():
     increase_D = np.ones(50)
     gain_ZD = np.array([0.1, 0.2, 0.4])[:, None] * np.ones((3, 50))
-    got = over_damage(
-        0.9 * increase_D, increase_D, gain_ZD, np.ones((3, 50)), groups_D=names_of(50), fit_half=0.5
-    )
+    got = over_damage(0.9 * increase_D, increase_D, gain_ZD, np.ones((3, 50)), groups_D=names_of(50))
     seeds = stats.t.ppf(0.975, 2) * np.std([0.1, 0.2, 0.4], ddof=1) * np.sqrt(4 / 3)
     assert got.value == pytest.approx(0.9 - 0.7 / 3)
-    assert got.hi - got.value == pytest.approx(np.hypot(seeds, 0.5))
+    assert got.hi - got.value == pytest.approx(seeds)
 
 
 @pytest.mark.parametrize(("num_seeds", "num_documents"), [(1, 40), (5, 1)])

@@ -7,7 +7,8 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
 from stemmatics.presets.files import preset, presets
 
-NAMES = [entry.name for entry in plugins.entries("presets")]
+# the default first, whatever order an installer keeps
+NAMES = ["nursery", *(name for name in plugins.names("presets") if name != "nursery")]
 # needs weights from a package index
 ELSEWHERE = {"smollm2-demo"}
 

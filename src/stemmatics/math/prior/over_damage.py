@@ -27,15 +27,14 @@ def over_damage(
     damaged_increase_ZD: Floats,
     *,
     groups_D: npt.NDArray[np.str_],
-    fit_half: float = 0.0,
     level: float = 0.95,
 ) -> Interval:
     """D = share - mean share of the damaged bases, shares being ratios of sums of nats over documents.
 
-    Its half width is the quadrature of three: that of the documents (linearised, whole groups, the same
-    documents for the share and for every floor, t with G - 1 degrees); t_(Z-1) s sqrt(1 + 1/Z), since
-    the descendant is compared as if it were one more seed; and ``fit_half``, that of the fit. Unknown
-    under two seeds or two groups, or where a share is not defined.
+    Its half width is the quadrature of two: that of the documents (linearised, whole groups, the same
+    documents for the share and for every floor, t with G - 1 degrees), and t_(Z-1) s sqrt(1 + 1/Z), since
+    the descendant is compared as if it were one more seed. Unknown under two seeds or two groups, or where a
+    share is not defined.
     """
     num_seeds = len(damaged_gain_ZD)
     share = ratio_of_sums(gain_D, increase_D)
@@ -52,8 +51,6 @@ def over_damage(
         reason = "one group of documents tells nothing of other text"
     elif not math.isfinite(value):
         reason = "a share is not defined"
-    elif not fit_half >= 0:
-        reason = "the uncertainty of the fit is unknown"
     if reason:
         return unknown(value, level=level, n=num_seeds, unit=_UNIT, note=reason)
     pull_D = (gain_D - share * increase_D) / increase_D.sum()
@@ -66,7 +63,6 @@ def over_damage(
     reach = math.hypot(
         float(stats.t.ppf(tail, num_groups - 1)) * document_error,
         float(stats.t.ppf(tail, num_seeds - 1)) * seed_error,
-        fit_half,
     )
     error = math.hypot(document_error, seed_error)
     return Interval(

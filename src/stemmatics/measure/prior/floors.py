@@ -13,15 +13,14 @@ import numpy as np
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Estimate, Refusal, Result
-from stemmatics.facts.prior import CEILING_ARMS, ONE_STEP
+from stemmatics.facts.prior import CEILING_ARMS
 from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS
 from stemmatics.math.intervals import Interval, unknown
 from stemmatics.math.prior import ratio_of_sums
 from stemmatics.math.prior.over_damage import over_damage
-from stemmatics.math.scipy_modules import stats
 from stemmatics.measure.base import Tables
 from stemmatics.measure.present import ResultBuilder, known
-from stemmatics.measure.prior.sums import HEADLINE, NONE, Arm, Model, Pair, read_models, refusal_of
+from stemmatics.measure.prior.sums import NONE, Arm, Model, Pair, read_models, refusal_of
 
 # the kind of noise that shares are labelled against: raw noise acts in part as a token bias
 LABEL_KIND = CENTRED
@@ -112,15 +111,12 @@ def _over_damage(pair: Pair, damaged: Sequence[Model], arm: Arm) -> Interval:
     if any(not np.array_equal(model.index_D, base.index_D) for model in damaged):
         note = "the damaged bases scored other documents"
         return unknown(math.nan, level=_LEVEL, n=len(damaged), unit="seed", note=note)
-    redrawn_R = pair.redrawn_net_shares(arm, ONE_STEP) if arm in HEADLINE else np.empty(0)
-    fit_error = float(redrawn_R.std(ddof=1)) if redrawn_R.size > 1 else 0.0
     return over_damage(
         pair.net_gain(arm),
         pair.loss_increase,
         np.stack([model.gain(arm) - base.gain(arm) for model in damaged]),
         np.stack([model.nll[NONE] - base.nll[NONE] for model in damaged]),
         groups_D=base.group_D,
-        fit_half=float(stats.norm.ppf((1 + _LEVEL) / 2)) * fit_error,
         level=_LEVEL,
     )
 

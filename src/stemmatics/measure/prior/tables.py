@@ -129,8 +129,8 @@ def parts_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
         Named("The loss increase on {corpus} in three parts", corpus=corpus),
         ["descendant", "temperature", "bias", "remainder (net)"],
         rows,
-        "Net shares that add up to one: the joint net share split between temperature and bias (Shapley), and "
-        "the remainder, which these fits do not recover beyond what they recover in the base.",
+        "Net shares that add up to one: the joint net share, split between temperature and bias (Shapley), "
+        "and the remainder, which these fits do not recover beyond what they recover in the base.",
     )
 
 
