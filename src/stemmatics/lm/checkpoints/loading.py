@@ -174,10 +174,12 @@ def _auto_class(folder: Path, base: Pin, *, trust_remote_code: bool) -> Any:
         MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES,
     )
 
-    config = transformers.AutoConfig.from_pretrained(
-        folder, trust_remote_code=trust_remote_code, local_files_only=True, **gguf_argument(base)
-    )
-    kind = config.model_type
+    if base.kind == "gguf":
+        # reading its metadata takes seconds, and it holds no wrapper
+        return transformers.AutoModelForCausalLM
+    kind = transformers.AutoConfig.from_pretrained(
+        folder, trust_remote_code=trust_remote_code, local_files_only=True
+    ).model_type
     is_wrapper = (
         kind in MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES and kind not in MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     )
