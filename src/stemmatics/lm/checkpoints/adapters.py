@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.checkpoints.assemble import some
+from stemmatics.lm.checkpoints.damage import first_line
+from stemmatics.lm.checkpoints.hub import some
 
 # Of the largest logit: what rounding of merged weights may move a logit.
 MERGE_TOLERANCE = 1e-5
@@ -82,7 +83,7 @@ def _refuse_unless_by_row(adapted: Any, source: str) -> None:
     except Exception as error:  # each kind of adapter fails in its own way
         raise UserError(
             f"adapter {source} can't be run",
-            f"{_kind(adapted)} needs more than token ids: {_first_line(error)}",
+            f"{_kind(adapted)} needs more than token ids: {first_line(error)}",
             "Score its base, or an adapter of another kind",
         ) from error
     limit = min(MIXING_ROUNDING * torch.finfo(adapted.dtype).eps, 0.05) * max(1.0, float(alone.abs().max()))
@@ -125,7 +126,7 @@ def merged(adapted: Any, source: str) -> Any:
     except Exception as error:  # each kind of adapter refuses in its own way
         raise UserError(
             f"adapter {source} can't be merged",
-            f"{kind} adapters are no change of weights: {_first_line(error)}",
+            f"{kind} adapters are no change of weights: {first_line(error)}",
             "Leave out what needs a plain model (stages, depth, recovery); loss, divergence and prior work",
         ) from error
     if not hasattr(plain, "get_output_embeddings"):
@@ -175,7 +176,3 @@ def _probe(model: Any) -> Tensor:
     """Logits of some ids in float32, spread over the vocabulary."""
     logits: Tensor = model(_probe_ids(model)[None]).logits[0].float().cpu()
     return logits
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -101,8 +101,3 @@ def origin(pinned: Pin) -> str:
     return (
         parse(pinned.source).name if pinned.kind == "hub" else str(Path(pinned.source).expanduser().resolve())
     )
-
-
-def some(names: list[str], limit: int = 5) -> str:
-    """The first few names and how many more there are."""
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

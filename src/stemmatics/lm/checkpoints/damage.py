@@ -6,12 +6,12 @@ Checked before a library reads them, since libraries fail late, in other words, 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.checkpoints.hub import refuse_pointer
+from stemmatics.lm.checkpoints.hub import refuse_pointer, some
 
 _LENGTH = 8
 # sizes, which a library uses as whole numbers
@@ -67,7 +67,9 @@ def _check_safetensors(path: Path, source: str) -> None:
             ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
         except (ValueError, TypeError, KeyError, IndexError, AttributeError, RecursionError) as error:
             raise UserError(
-                f"{path.name} of {source} is damaged", f"its header can't be read ({_line(error)})", again
+                f"{path.name} of {source} is damaged",
+                f"its header can't be read ({first_line(error)})",
+                again,
             ) from error
     expected = _LENGTH + length + max(ends, default=0)
     if size != expected:
@@ -84,7 +86,7 @@ def _check_json(path: Path, source: str) -> None:
     except (ValueError, RecursionError) as error:
         raise UserError(
             f"{path.name} of {source} can't be read",
-            f"it is not JSON ({_line(error)})",
+            f"it is not JSON ({first_line(error)})",
             "Download or copy it again",
         ) from error
     if not isinstance(value, dict) and path.name not in {"vocab.json", "added_tokens.json"}:
@@ -206,7 +208,7 @@ def refuse_left_over(unexpected: Sequence[str], model: Any, source: str) -> list
     if lost:
         scales = any("scale" in name or "zero" in name or "absmax" in name for name in lost)
         raise UserError(
-            f"{source} has tensors that its config does not account for: {_some(lost)}",
+            f"{source} has tensors that its config does not account for: {some(sorted(lost), 3)}",
             "weights that were stored quantised would be used without their scales"
             if scales
             else f"{type(model).__name__} by config.json has none of them, and they change its output",
@@ -237,10 +239,6 @@ def why_missing(missing: Sequence[str], unexpected: Sequence[str]) -> tuple[str,
     return "", ""
 
 
-def _some(names: Iterable[str], limit: int = 3) -> str:
-    listed = sorted(names)
-    return ", ".join(listed[:limit]) + (f" and {len(listed) - limit} more" if len(listed) > limit else "")
-
-
-def _line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
+    """The first line of an error's text, or the name of its type."""
     return str(error).splitlines()[0] if str(error) else type(error).__name__

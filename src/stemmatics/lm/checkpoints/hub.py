@@ -348,3 +348,8 @@ def _http_error() -> type[Exception]:
 def _first_line(error: Exception) -> str:
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__
+
+
+def some(names: list[str], limit: int = 5) -> str:
+    """The first few names and how many more there are."""
+    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")

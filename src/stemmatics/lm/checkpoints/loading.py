@@ -22,9 +22,10 @@ import torch
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.lm.checkpoints.adapters import num_virtual_tokens, put_on
-from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin, some
+from stemmatics.lm.checkpoints.assemble import assembled, explained, gguf_argument, origin
 from stemmatics.lm.checkpoints.damage import refuse_left_over, why_missing
 from stemmatics.lm.checkpoints.gguf import forget_quantization, repair
+from stemmatics.lm.checkpoints.hub import some
 from stemmatics.lm.checkpoints.pin import CONFIG_FILES, TOKENIZER, Pin, pin
 from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
