@@ -44,9 +44,9 @@ def assert_same(documents, expected):
             ours, theirs = getattr(document, name), getattr(other, name)
             assert ours.dtype == theirs.dtype
             np.testing.assert_array_equal(ours, theirs)
-        assert (document.wanted is None) == (other.wanted is None)
-        if other.wanted is not None:
-            np.testing.assert_array_equal(document.wanted, other.wanted)
+        assert (document.scored_mask is None) == (other.scored_mask is None)
+        if other.scored_mask is not None:
+            np.testing.assert_array_equal(document.scored_mask, other.scored_mask)
 
 
 @pytest.mark.parametrize("memory_bytes", [1 << 20, 1])
@@ -77,7 +77,7 @@ def test_a_rendered_conversation_keeps_its_spans_and_loses_its_own_prefix(render
     assert "has_bos" in whole.flags
     assert len(cut.ids) == len(whole.ids) - 1
     # the reply and the token that ends it
-    assert int(cut.wanted.sum()) == len("cd e") + 1
+    assert int(cut.scored_mask.sum()) == len("cd e") + 1
 
 
 def test_counts_are_those_of_the_tokenizer(plain):

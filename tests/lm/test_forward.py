@@ -168,7 +168,9 @@ def test_a_cut_document_counts_the_same_span_twice(model):
 def test_only_requested_tokens_are_scored_and_the_rest_is_context(model):
     ids = list(range(10, 22))
     requested = np.arange(12) >= 7
-    document = as_document(0, ids, starts=np.arange(12) * 3, ends=np.arange(12) * 3 + 3, wanted=requested)
+    document = as_document(
+        0, ids, starts=np.arange(12) * 3, ends=np.arange(12) * 3 + 3, scored_mask=requested
+    )
     collected = []
     row = sums_of(model, [document], token_sink=collected.append)[0]
     assert (row.num_tokens, row.num_bytes) == (5, 15)

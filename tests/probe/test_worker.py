@@ -132,4 +132,4 @@ def test_a_checkpoint_that_is_gone_is_named(tmp_path):
 
     context = Context(Ledger(tmp_path), Cache(tmp_path / "cache"), None, 0)
     with pytest.raises(UserError, match="'fact 0' is not in the cache"):
-        context.made(FACTS[0])
+        context.artifact_path(FACTS[0])

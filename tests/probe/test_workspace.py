@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from stemmatics.probe.workspace import Kept, Resident, Workspace
+from stemmatics.probe.workspace import LeastRecentlyUsed, Resident, Workspace
 
 
 @dataclass
@@ -13,40 +13,40 @@ class Value:
 
 
 def test_what_was_used_longest_ago_goes_first():
-    kept = Kept(30)
+    values = LeastRecentlyUsed(30)
     for name in "abc":
-        kept.put(name, Value(10))
-    assert kept.find("a") is not None
-    kept.put("d", Value(10))
-    assert [name for name in "abcd" if kept.find(name)] == ["a", "c", "d"]
+        values.put(name, Value(10))
+    assert values.find("a") is not None
+    values.put("d", Value(10))
+    assert [name for name in "abcd" if values.find(name)] == ["a", "c", "d"]
 
 
 def test_the_newest_stays_however_large():
-    kept = Kept(30)
-    kept.put("a", Value(10))
-    kept.put("b", Value(100))
-    assert kept.find("a") is None
-    assert kept.find("b").num_bytes == 100
-    assert len(kept) == 1
+    values = LeastRecentlyUsed(30)
+    values.put("a", Value(10))
+    values.put("b", Value(100))
+    assert values.find("a") is None
+    assert values.find("b").num_bytes == 100
+    assert len(values) == 1
 
 
 def test_room_is_made_before_something_comes():
-    kept = Kept(30)
-    kept.put("a", Value(10))
-    kept.put("b", Value(10))
-    kept.make_room(10)
-    assert len(kept) == 2
-    kept.make_room(11)
-    assert kept.find("a") is None
-    kept.make_room(1000, keep=1)
-    assert kept.find("b") is not None
+    values = LeastRecentlyUsed(30)
+    values.put("a", Value(10))
+    values.put("b", Value(10))
+    values.make_room(10)
+    assert len(values) == 2
+    values.make_room(11)
+    assert values.find("a") is None
+    values.make_room(1000, keep=1)
+    assert values.find("b") is not None
 
 
 def test_without_a_bound_all_stays():
-    kept = Kept()
+    values = LeastRecentlyUsed()
     for place in range(100):
-        kept.put(place, Value(1 << 40))
-    assert len(kept) == 100
+        values.put(place, Value(1 << 40))
+    assert len(values) == 100
 
 
 @pytest.mark.parametrize(("num_workers", "bound"), [(1, 500), (4, 125)])

@@ -43,14 +43,14 @@ def analyse(
 
     if write_checksums:
         return _write(measure, table, as_json=as_json)
-    given: dict[str, Any] = {
+    options: dict[str, Any] = {
         "readout": readout,
         "tasks": names_of(tasks),
         "lower_is_better": lower_is_better or None,
         "before": before,
         "after": after,
     }
-    settings = {name: value for name, value in given.items() if value is not None}
+    settings = {name: value for name, value in options.items() if value is not None}
     estimates = command(measure, table, seed=seed, **settings)
     if as_json:
         print_json(estimates)

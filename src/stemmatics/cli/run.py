@@ -34,8 +34,8 @@ def run(
         if plan:
             from stemmatics.cli.plan import print_plan
 
-            made = command.plan(stemma_yaml, out, only=measures, workers=workers, on_step=watcher.step)
-            return print_plan(made, as_json=as_json)
+            planned = command.plan(stemma_yaml, out, only=measures, workers=workers, on_step=watcher.step)
+            return print_plan(planned, as_json=as_json)
         outcome = command.run(
             stemma_yaml,
             out,

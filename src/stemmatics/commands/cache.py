@@ -20,5 +20,5 @@ class CacheContent:
 
 def cache(*, clear: bool = False) -> CacheContent:
     """List the cache, or clear it."""
-    kept = Cache()
-    return CacheContent(kept.root, kept.entries(), kept.clear() if clear else 0)
+    cache = Cache()
+    return CacheContent(cache.root, cache.entries(), cache.clear() if clear else 0)

@@ -157,9 +157,9 @@ def _make_again(run: OpenRun, fact: Fact, model: Model, on_event: Listener) -> N
     require("lm", "fitting a correction that is no longer in the cache")
     what = f"the correction of {fact.label}, which is no longer in the cache,"
     with made_in_scratch([fact], run.pinned, what=what, on_event=on_event) as ledger:
-        again = read_models(fact, StoredTables(ledger))[OWN]
+        refitted = read_models(fact, StoredTables(ledger))[OWN]
     for arm, nll_D in model.nll.items():
-        stored, fitted = (float(values.sum()) for values in (nll_D, again.nll[arm]))
+        stored, fitted = (float(values.sum()) for values in (nll_D, refitted.nll[arm]))
         if not math.isclose(stored, fitted, rel_tol=_SAME_FIT):
             shutil.rmtree(Cache().path(fact.key))
             raise UserError(

@@ -34,31 +34,31 @@ class Ladder:
 
     def to_json(self) -> dict[str, Any]:
         """Models in their order with all numbers; unknown ones are null."""
-        own = self.results.about(corpus=self.corpus)
-        ranks = sorted(own.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
+        on_corpus = self.results.about(corpus=self.corpus)
+        ranks = sorted(on_corpus.all(f"{MEASURE}.rank"), key=lambda rank: rank.value)
         models = [
             {
                 "rank": int(rank.value),
                 "checkpoint": (name := rank.subject["checkpoint"]),
-                **{quantity: _loss(own, quantity, name) for quantity in _LOSSES},
-                "estimated_base_elsewhere": _loss(own, "estimated_base.elsewhere", name),
-                "distilled_flag": _word(own, "distilled.flag", name),
-                "tied_with": sorted(_tied_with(own, name)),
+                **{quantity: _loss(on_corpus, quantity, name) for quantity in _LOSSES},
+                "estimated_base_elsewhere": _loss(on_corpus, "estimated_base.elsewhere", name),
+                "distilled_flag": _word(on_corpus, "distilled.flag", name),
+                "tied_with": sorted(_tied_with(on_corpus, name)),
             }
             for rank in ranks
         ]
         return {
             "corpus": self.corpus,
             "models": models,
-            "reversals": [{**gap.subject, **_numbers(gap)} for gap in own.all(f"{MEASURE}.reversal")],
+            "reversals": [{**gap.subject, **_numbers(gap)} for gap in on_corpus.all(f"{MEASURE}.reversal")],
             "agreement": {
                 name: _numbers(rho)
                 for name in ("spearman", "kendall")
-                for rho in own.all(f"{MEASURE}.order.{name}")
+                for rho in on_corpus.all(f"{MEASURE}.order.{name}")
             },
             "agreement_by_registers": [
                 {"registers": int(rho.subject["registers"]), **_numbers(rho)}
-                for rho in own.all(f"{MEASURE}.order.registers")
+                for rho in on_corpus.all(f"{MEASURE}.order.registers")
             ],
         }
 
@@ -89,9 +89,9 @@ def ladders(root: Path, corpus: str | None) -> list[Ladder]:
 
 
 def _tables(corpus: str, tables: Sequence[Table], results: Results) -> list[ShownTable]:
-    wanted = [f"{MEASURE}/{name}/{corpus}" for name in _TABLES]
+    table_names = [f"{MEASURE}/{name}/{corpus}" for name in _TABLES]
     by_name = {table.name: table for table in tables}
-    return [ShownTable(by_name[name], results) for name in wanted if name in by_name]
+    return [ShownTable(by_name[name], results) for name in table_names if name in by_name]
 
 
 def _loss(results: Results, quantity: str, name: str) -> dict[str, Any] | None:
@@ -128,17 +128,17 @@ def _tied_with(results: Results, name: str) -> set[str]:
     letters = {
         tie.subject["checkpoint"]: set(tie.value.split()) for tie in results.categories(f"{MEASURE}.tie")
     }
-    own = letters.pop(name, set())
-    return {other for other, groups in letters.items() if groups & own}
+    on_corpus = letters.pop(name, set())
+    return {other for other, groups in letters.items() if groups & on_corpus}
 
 
 def _lines(corpus: str, results: Results) -> list[str]:
     """How unknown bases were estimated, and the agreement of the two orders, in words."""
-    own = results.about(corpus=corpus)
+    on_corpus = results.about(corpus=corpus)
     lines = []
-    for estimate in own.all(f"{MEASURE}.estimated_base"):
+    for estimate in on_corpus.all(f"{MEASURE}.estimated_base"):
         checkpoint = estimate.subject["checkpoint"]
-        rule = _rule(own, "estimated_base", checkpoint)
+        rule = _rule(on_corpus, "estimated_base", checkpoint)
         lines.append(
             f"{corpus}: the base of {checkpoint} is estimated at {estimate.value:.4f} "
             f"nats/byte on this text {_bar(estimate, rule)}"
@@ -148,7 +148,7 @@ def _lines(corpus: str, results: Results) -> list[str]:
         lines += [
             f"{corpus}: {name.capitalize()} of native and re-based order {rho.value:.2f} "
             f"{_limits(rho, 2)}, n = {rho.n} by {rho.unit}"
-            for rho in own.all(f"{MEASURE}.order.{name}")
+            for rho in on_corpus.all(f"{MEASURE}.order.{name}")
         ]
     return lines
 

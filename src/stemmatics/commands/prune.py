@@ -14,9 +14,9 @@ def prune(root: Path) -> list[str]:
     removed = [key for key in ledger.done() if key not in current]
     for key in removed:
         ledger.drop(key)
-    kept = {name for key in ledger.done() for name in ledger.fact_record(key)["files"]}
+    referenced = {name for key in ledger.done() for name in ledger.fact_record(key)["files"]}
     for path in list(ledger.table_files()):
-        if path.relative_to(root).as_posix() not in kept:
+        if path.relative_to(root).as_posix() not in referenced:
             path.unlink()
     # private files are named by the fact that wrote them
     done = set(ledger.done())

@@ -64,8 +64,8 @@ def plan(
     declared, tree = _declared(stemma, workers)
     root = run_folder(declared, out)
     Ledger(root).refuse_other_schema()
-    _, _, made = engine.prepare(declared, root, only=only, tree=tree, on_step=on_step, planning=True)
-    return made
+    _, _, prepared = engine.prepare(declared, root, only=only, tree=tree, on_step=on_step, planning=True)
+    return prepared
 
 
 def run_folder(stemma: Stemma, out: str | Path | None) -> Path:

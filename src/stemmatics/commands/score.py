@@ -182,13 +182,13 @@ def _chained(corpora: Sequence[Corpus], errors: str, tokenizer: Any) -> Iterator
         )
 
     special = {name: token for name, token in tokenizer.special_tokens_map.items() if isinstance(token, str)}
-    own = own_template if getattr(tokenizer, "chat_template", None) else None
+    template = own_template if getattr(tokenizer, "chat_template", None) else None
     index = 0
     for corpus in corpora:
         documents = read(
             corpus,
             errors="replace" if errors == "replace" else "refuse",
-            own_template=own,
+            own_template=template,
             special_tokens=special,
         )
         for document in documents:

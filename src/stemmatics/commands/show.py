@@ -169,13 +169,13 @@ def show_movers(root: Path, texts: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def _texts_of(wanted: set[str], texts: Sequence[str]) -> dict[str, str]:
+def _texts_of(short_keys: set[str], texts: Sequence[str]) -> dict[str, str]:
     from stemmatics.lm.text.corpus import read, text_source
 
     text_of: dict[str, str] = {}
     for text in texts:
         for document in read(text_source(text)):
             short = document.doc_id[:12]
-            if short in wanted:
+            if short in short_keys:
                 text_of.setdefault(short, document.text)
     return text_of

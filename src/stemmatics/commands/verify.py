@@ -55,8 +55,8 @@ def _documents(run: OpenRun, texts: Sequence[str]) -> Iterator[Document]:
     for text in texts:
         yield from read(text_source(text))
     for corpus in run.pinned.stemma.corpora.values():
-        given = corpus.path or []
-        if corpus.role == "text" and corpus.dataset is None and all(Path(path).exists() for path in given):
+        paths = corpus.path or []
+        if corpus.role == "text" and corpus.dataset is None and all(Path(path).exists() for path in paths):
             yield from read(corpus)
 
 

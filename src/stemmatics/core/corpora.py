@@ -54,9 +54,9 @@ class Corpus(Strict):
 
     @model_validator(mode="after")
     def _exactly_one_source(self) -> Self:
-        given = [name for name in ("path", "dataset", "generator") if getattr(self, name)]
-        if len(given) != 1:
-            sources = " and ".join(given) or "none"
+        sources_given = [name for name in ("path", "dataset", "generator") if getattr(self, name)]
+        if len(sources_given) != 1:
+            sources = " and ".join(sources_given) or "none"
             message = f"a corpus takes exactly one of path, dataset, generator; found {sources}"
             raise ValueError(message)
         return self

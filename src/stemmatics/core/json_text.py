@@ -62,9 +62,9 @@ def _reason(error: json.JSONDecodeError, text: str) -> str:
 def _once(items: list[tuple[str, Any]]) -> dict[str, Any]:
     unique = dict(items)
     if len(unique) < len(items):
-        seen: set[str] = set()
+        names: set[str] = set()
         for name, _ in items:
-            if name in seen:
+            if name in names:
                 raise _TwiceError(repr(name))
-            seen.add(name)
+            names.add(name)
     return unique

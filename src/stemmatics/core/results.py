@@ -193,8 +193,10 @@ class Results(Mapping[str, Result]):
 
 
 def _matching(results: Iterable[Result], subject: Mapping[str, str]) -> Iterator[Result]:
-    wanted = subject.items()
-    return (result for result in results if all(result.subject.get(name) == value for name, value in wanted))
+    conditions = subject.items()
+    return (
+        result for result in results if all(result.subject.get(name) == value for name, value in conditions)
+    )
 
 
 @dataclass(frozen=True)

@@ -91,7 +91,9 @@ class RecoveryRecipe(Strict):
 def recipe_name(recipe: RecoveryRecipe) -> str:
     """The name under which a recipe is known, else ``own``."""
     plain = recipe.model_dump()
-    known = {name: RecoveryRecipe.model_validate(dict(given)).model_dump() for name, given in RECIPES.items()}
+    known = {
+        name: RecoveryRecipe.model_validate(dict(recipe)).model_dump() for name, recipe in RECIPES.items()
+    }
     return next((name for name, other in known.items() if other == plain), "own")
 
 

@@ -132,13 +132,13 @@ def _replicates(
 
 
 def _percentile(value: float, replicates_B: FloatArray, units: int, unit: str, level: float) -> Interval:
-    kept = replicates_B[np.isfinite(replicates_B)]
-    if math.isnan(value) or kept.size < 2:
+    finite_B = replicates_B[np.isfinite(replicates_B)]
+    if math.isnan(value) or finite_B.size < 2:
         note = "fewer than two tasks with an order" if math.isnan(value) else f"too few {unit} labels"
         return unknown(value, level=level, n=units, unit=unit, note=note)
     notes = [f"under {FEWEST_MEASURED} units: coverage may be under 93%"] if units < FEWEST_MEASURED else []
-    if kept.size < replicates_B.size:
-        notes.append(f"{replicates_B.size - kept.size} of {replicates_B.size} resamples dropped")
+    if finite_B.size < replicates_B.size:
+        notes.append(f"{replicates_B.size - finite_B.size} of {replicates_B.size} resamples dropped")
     return percentile_interval(
-        value, kept, level=level, method="percentile bootstrap", n=units, unit=unit, notes=notes
+        value, finite_B, level=level, method="percentile bootstrap", n=units, unit=unit, notes=notes
     )

@@ -44,8 +44,12 @@ def mean_spearman(first_SM: FloatArray, second_SM: FloatArray) -> float:
     ranks = [stats.rankdata(values, axis=1) for values in (first_SM, second_SM)]
     x_SM, y_SM = (values - values.mean(1, keepdims=True) for values in ranks)
     below_S = np.sqrt((x_SM**2).sum(1) * (y_SM**2).sum(1))
-    kept = below_S > 0
-    return float(((x_SM * y_SM).sum(1)[kept] / below_S[kept]).mean()) if kept.any() else float("nan")
+    defined_S = below_S > 0
+    return (
+        float(((x_SM * y_SM).sum(1)[defined_S] / below_S[defined_S]).mean())
+        if defined_S.any()
+        else float("nan")
+    )
 
 
 def agreement_by_registers(

@@ -193,12 +193,12 @@ def family_bootstrap(
             continue
         models = np.concatenate([members[f] for f in drawn])
         replicates.append(float(statistic(models, labels_N[models])))
-    kept = np.array([r for r in replicates if math.isfinite(r)])
+    finite_R = np.array([r for r in replicates if math.isfinite(r)])
     notes = ["few families"] if num_families < FEW_FAMILIES else []
-    if kept.size < num_resamples:
-        notes.append(f"{num_resamples - kept.size} of {num_resamples} resamples dropped")
-    if kept.size < 2 or math.isnan(value):
+    if finite_R.size < num_resamples:
+        notes.append(f"{num_resamples - finite_R.size} of {num_resamples} resamples dropped")
+    if finite_R.size < 2 or math.isnan(value):
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
     return percentile_interval(
-        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+        value, finite_R, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
     )

@@ -168,6 +168,6 @@ def rescaled_interaction(
     def interaction(sums: Any) -> Any:
         return (inverse_temperature(sums) * sums[..., 0] + sums[..., 1]) / sums[..., 2]
 
-    (left,) = bootstrap_many(columns_Q15, interaction, rng=rng, level=level, unit=PROMPT)
+    (interval,) = bootstrap_many(columns_Q15, interaction, rng=rng, level=level, unit=PROMPT)
     (scale,) = bootstrap_many(columns_Q15, inverse_temperature, rng=rng, level=level, unit=PROMPT)
-    return Rescaled(left, scale)
+    return Rescaled(interval, scale)

@@ -41,10 +41,10 @@ def released() -> Stemma:
     }
     checkpoints = {}
     for family, (lab, pipeline, source) in pairs.items():
-        own = {"family": family, "lab": lab, "generation": family.partition("-")[0]}
-        checkpoints[family] = Source(source=source, regime="base", **own)
+        metadata = {"family": family, "lab": lab, "generation": family.partition("-")[0]}
+        checkpoints[family] = Source(source=source, regime="base", **metadata)
         checkpoints[f"{family}-instruct"] = Source(
-            source=f"{source}-Instruct", base=family, regime="dpo", pipeline=pipeline, **own
+            source=f"{source}-Instruct", base=family, regime="dpo", pipeline=pipeline, **metadata
         )
     scoring = Scoring(windows=Windows(rule="bytes"), prefix="always")
     return Stemma(

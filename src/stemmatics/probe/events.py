@@ -106,8 +106,8 @@ def _undamaged(fact: Fact, context: Context) -> Made:
 def _refused(fact: Fact, refusal: str, context: Context) -> Made:
     """A pair that can't be crossed: no prompt is used."""
     items = items_of(fact)
-    made = _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "refused"), context)
-    return replace(made, extra={**made.extra, "refusal": refusal})
+    output = _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "refused"), context)
+    return replace(output, extra={**output.extra, "refusal": refusal})
 
 
 def _prompt_rows(fact: Fact, items: Sequence[Any]) -> list[int]:
@@ -302,8 +302,8 @@ def _first_id(tokenizer: TextTokenizer, item: Mapping[str, Any], name: str, ids:
     text = str(item[name])
     if item.get("messages"):
         return int(tokenizer.encode(text).ids[0])
-    whole = encode_prompt(tokenizer, str(item["prompt"]) + text)
-    if tuple(whole[: len(ids)]) != tuple(ids) or len(whole) == len(ids):
+    joined = encode_prompt(tokenizer, str(item["prompt"]) + text)
+    if tuple(joined[: len(ids)]) != tuple(ids) or len(joined) == len(ids):
         message = f"{text!r} does not begin with a token of its own after the prompt"
         raise ValueError(message)
-    return whole[len(ids)]
+    return joined[len(ids)]

@@ -32,7 +32,7 @@ class Forced:
         """One row per event whose item has a rule; the replies are not stored."""
         decoder = greedy_decoder(load_merged(facts[0].needs["descendant"], context), context)
 
-        def made(fact: Fact) -> Made:
+        def force(fact: Fact) -> Made:
             items = list(records_of(fact.needs["corpus"])())
             rules = {index: validator(item, f"item {index}") for index, item in enumerate(items)}
             events = [
@@ -56,4 +56,4 @@ class Forced:
                 )
             return Made(fact, {"forced": FORCED.table("forced", rows)})
 
-        yield from each(facts, made)
+        yield from each(facts, force)

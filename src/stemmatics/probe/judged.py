@@ -30,10 +30,10 @@ class Judged:
         """Prompts and replies through the checkpoint; the judge reads both."""
         corpus = fact.needs["corpus"]
         tokens = num_tokens(corpus) + int(corpus.params["num_documents"]) * int(fact.params["max_new_tokens"])
-        own = forward_cost(fact.needs["checkpoint"], tokens)
+        generation = forward_cost(fact.needs["checkpoint"], tokens)
         judge = forward_cost(fact.needs["judge"], tokens)
-        memory = max(own.memory_bytes, judge.memory_bytes)
-        return Cost(own.num_tokens + judge.num_tokens, own.flops + judge.flops, memory)
+        memory = max(generation.memory_bytes, judge.memory_bytes)
+        return Cost(generation.num_tokens + judge.num_tokens, generation.flops + judge.flops, memory)
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
         """One row an item."""

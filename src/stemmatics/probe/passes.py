@@ -64,9 +64,9 @@ class Passed:
         """Sums of the documents, as ``StoredPass.sums`` takes settings."""
         return self.stored.sums(self.corpus, self.reader.prefix_id, **settings)
 
-    def documents(self, wanted: frozenset[int] | None = None) -> Iterator[StoredDocument]:
+    def documents(self, indices: frozenset[int] | None = None) -> Iterator[StoredDocument]:
         """Scores of the documents, or of those that are wanted."""
-        return self.stored.documents(self.corpus, self.reader.prefix_id, wanted)
+        return self.stored.documents(self.corpus, self.reader.prefix_id, indices)
 
 
 def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None) -> Passed:
@@ -77,10 +77,10 @@ def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], N
     wants = reading.wants(reader, context)
     stored = passes.find(key)
     if stored is None or not stored.serves(wants):
-        wanted = [wants, *_wanted_by_job(key, reader, context)]
+        requests = [wants, *_wanted_by_job(key, reader, context)]
         folder = context.scratch()
         started = time.monotonic()
-        stored = StoredPass.run(reader, corpus, wanted, folder, on_event=on_event)
+        stored = StoredPass.run(reader, corpus, requests, folder, on_event=on_event)
         tell_pass(context, reading.checkpoint.label, reading.corpus, stored.num_scored, started)
         context.workspace.bound_disk(folder)
         passes.put(key, stored)

@@ -52,10 +52,10 @@ def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
 
 
 def _refused(fact: Fact, reason: str, context: Context) -> Made:
-    made = _stored(
+    output = _stored(
         fact, context, rows=[], cells=[], summary={"num_rendered": 0, "refusal": reason}, events=[]
     )
-    return Made(fact, made.tables, {**made.extra, "refusal": reason})
+    return Made(fact, output.tables, {**output.extra, "refusal": reason})
 
 
 def _made(fact: Fact, pair: Pair, context: Context) -> Made:
@@ -63,8 +63,8 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)
     boundary = Crossing(base, descendant, boundaries).main_boundary
     items = items_of(fact)
-    found = prompts_of(fact, items, pair, context)
-    paths = _paths(fact, found.prompts, pair, context)
+    rendered = prompts_of(fact, items, pair, context)
+    paths = _paths(fact, rendered.prompts, pair, context)
     crossing = PathCrossing(base, descendant, boundary, context.numerics.token_budget)
     cells = sorted(
         crossing.cells(paths, lambda done: context.report(fact, done, len(paths), "paths")),
@@ -81,7 +81,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         for index, values in sorted(
             [
                 *((of_path.path.prompt.index, _path_row(of_path)) for of_path in cells),
-                *((index, {"outcome": why}) for index, why in found.without_event.items()),
+                *((index, {"outcome": why}) for index, why in rendered.without_event.items()),
             ],
             key=lambda pair: pair[0],
         )
@@ -91,7 +91,7 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
         "main_boundary": boundary,
         "identity_error": crossing.identity_error,
         "num_layer_evaluations": base.num_evaluations + descendant.num_evaluations,
-        "num_rendered": found.num_rendered,
+        "num_rendered": rendered.num_rendered,
         "refusal": "",
     }
     events = [

@@ -60,7 +60,7 @@ def _sums(fact: Fact, context: Context) -> tuple[NDArray[np.float64], NDArray[np
     scores = context.ledger.read(fact.key, "scores")
     documents = context.ledger.read(fact.needs["corpus"].key, "documents")
     groups = documents["group"].take(pc.index_in(scores["index"], documents["index"]))
-    kept = pc.greater(scores["num_tokens"], 0).to_numpy(zero_copy_only=False)
-    columns = (np.asarray(scores[name].to_numpy(), np.float64)[kept] for name in ("nll_sum", "num_bytes"))
+    scored = pc.greater(scores["num_tokens"], 0).to_numpy(zero_copy_only=False)
+    columns = (np.asarray(scores[name].to_numpy(), np.float64)[scored] for name in ("nll_sum", "num_bytes"))
     nll_N, bytes_N = columns
-    return nll_N, bytes_N, np.array(groups.to_pylist(), dtype=np.str_)[kept]
+    return nll_N, bytes_N, np.array(groups.to_pylist(), dtype=np.str_)[scored]

@@ -102,7 +102,7 @@ def plain_sums(
             logits_LV = logits_LV + bias_V
         log_probs_LV = torch.log_softmax(logits_LV, dim=-1)
         for index in range(window.first_scored, window.stop):
-            if document.wanted is not None and not document.wanted[index]:
+            if document.scored_mask is not None and not document.scored_mask[index]:
                 continue
             position = index - window.start - 1 + window.prefixed
             losses.append(-log_probs_LV[position, int(document.ids[index])].item())

@@ -43,7 +43,7 @@ def pin_of(fact: Fact, context: Context) -> Pin:
     Raises UserError where the files are not those that were pinned.
     """
     if fact.probe != "weights":
-        folder = context.made(fact)
+        folder = context.artifact_path(fact)
         pinned = (
             put_on(pin_of(fact.needs["init"], context), folder) if is_recovery(fact) else pin(str(folder))
         )
@@ -100,14 +100,14 @@ def resident(
 ) -> Loaded:
     """The checkpoint that is kept under a key; made, and kept, where there is none."""
     models = context.workspace.models
-    held = models.find(key)
-    if held is None:
+    resident = models.find(key)
+    if resident is None:
         if len(models):
             models.make_room(expected_bytes())
         loaded = make()
-        held = models.put(key, Resident(loaded, loaded.num_bytes))
-    kept: Loaded = held.loaded
-    return kept
+        resident = models.put(key, Resident(loaded, loaded.num_bytes))
+    loaded_model: Loaded = resident.loaded
+    return loaded_model
 
 
 def model_key(fact: Fact, context: Context, *, merge: bool) -> tuple[Any, ...]:
@@ -148,8 +148,10 @@ def text_tokenizer_of(fact: Fact, context: Context) -> TextTokenizer:
     """A checkpoint's tokenizer alone, as it is used on text."""
     known = context.workspace.tokenizers
     if fact.key not in known:
-        held = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
-        known[fact.key] = held.loaded.text_tokenizer if held is not None else _tokenizer(fact, context)
+        resident = context.workspace.models.find(model_key(fact, context, merge=is_recovery(fact)))
+        known[fact.key] = (
+            resident.loaded.text_tokenizer if resident is not None else _tokenizer(fact, context)
+        )
     tokenizer: TextTokenizer = known[fact.key]
     return tokenizer
 
@@ -180,10 +182,10 @@ def encoded(corpus: Fact, tokenizer: TextTokenizer, context: Context) -> Encoded
 
 def _spill(texts: Iterable[EncodedCorpus]) -> None:
     """Leave in memory what was used last."""
-    left = TEXT_BYTES
+    remaining = TEXT_BYTES
     for text in reversed(list(texts)):
-        left -= text.memory_bytes
-        if left < 0 and text.memory_bytes:
+        remaining -= text.memory_bytes
+        if remaining < 0 and text.memory_bytes:
             text.spill()
 
 

@@ -69,7 +69,7 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
             out=out,
             seed=training_seed(fact, context.seed),
             numerics=context.numerics,
-            resume_from=None if resumes is None else context.made(resumes),
+            resume_from=None if resumes is None else context.artifact_path(resumes),
             on_event=_progress(fact, context),
             state=context.cache.root / "resuming" / fact.key,
             merge=init is not None and pin_of(init, context).kind == "adapter",
@@ -98,11 +98,11 @@ def _make(fact: Fact, context: Context) -> dict[str, Any]:
 
 def _declaration(fact: Fact) -> dict[str, Any]:
     """The stage as it was declared, as far as it decides the result."""
-    own = {name: value for name, value in fact.params.items() if name not in {"seed", "numerics"}}
-    if own["kind"] == "pretrain":
+    settings = {name: value for name, value in fact.params.items() if name not in {"seed", "numerics"}}
+    if settings["kind"] == "pretrain":
         resumes = {"resumes": "declared"} if "resumes" in fact.needs else {}
-        return {**own, "corpus": "declared", **resumes}
-    return {**own, **{name: _DECLARED[name] for name in _DECLARED if name in fact.needs}}
+        return {**settings, "corpus": "declared", **resumes}
+    return {**settings, **{name: _DECLARED[name] for name in _DECLARED if name in fact.needs}}
 
 
 def _plain_folder(fact: Fact, context: Context, scratch: Path) -> Path:

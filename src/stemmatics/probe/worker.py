@@ -63,24 +63,24 @@ def _workspace(job: Mapping[str, Any]) -> Workspace:
 
 def _run_probe(probe: str, facts: list[Fact], context: Context) -> dict[str, str]:
     """The facts of one probe; whatever it throws fails those that it has not made, and no others."""
-    left = dict.fromkeys(facts)
+    remaining = dict.fromkeys(facts)
     failed: dict[str, str] = {}
     started = time.monotonic()
     try:
-        for made in plugins.find("probes", probe)().run(facts, context):
-            if isinstance(made, Failed):
-                failed[made.fact.key] = made.reason
-                context.ledger.fail(made.fact, made.reason)
+        for output in plugins.find("probes", probe)().run(facts, context):
+            if isinstance(output, Failed):
+                failed[output.fact.key] = output.reason
+                context.ledger.fail(output.fact, output.reason)
             else:
-                context.ledger.record(made.fact, made.tables, **made.extra)
-            del left[made.fact]
+                context.ledger.record(output.fact, output.tables, **output.extra)
+            del remaining[output.fact]
             # the first fact of a job carries the load that all of it shares
-            context.on_event({**_name(made.fact), "seconds": time.monotonic() - started})
+            context.on_event({**_name(output.fact), "seconds": time.monotonic() - started})
             started = time.monotonic()
     except Exception as error:  # noqa: BLE001 - whatever a model throws must not end the sweep
-        failed |= _fail_all(context, left, reason_of(error))
+        failed |= _fail_all(context, remaining, reason_of(error))
     else:
-        failed |= _fail_all(context, left, "its probe ended without making it")
+        failed |= _fail_all(context, remaining, "its probe ended without making it")
     return failed
 
 

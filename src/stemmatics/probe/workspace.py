@@ -35,7 +35,7 @@ class Sized(Protocol):
 Value = TypeVar("Value", bound=Sized)
 
 
-class Kept(Generic[Value]):
+class LeastRecentlyUsed(Generic[Value]):
     """Values by key, those used last kept longest; ``max_bytes`` bounds them all, the newest excepted."""
 
     def __init__(self, max_bytes: int | None = None) -> None:
@@ -99,9 +99,9 @@ class Workspace:
     checkpoints are adapters on a base.
     """
 
-    models: Kept[Resident] = field(default_factory=Kept)
-    texts: Kept[Any] = field(default_factory=Kept)
-    passes: Kept[Any] = field(default_factory=Kept)
+    models: LeastRecentlyUsed[Resident] = field(default_factory=LeastRecentlyUsed)
+    texts: LeastRecentlyUsed[Any] = field(default_factory=LeastRecentlyUsed)
+    passes: LeastRecentlyUsed[Any] = field(default_factory=LeastRecentlyUsed)
     tokenizers: dict[str, Any] = field(default_factory=dict)
     adapted: dict[str, bool] = field(default_factory=dict)
     job: tuple[Fact, ...] = ()
@@ -118,5 +118,5 @@ class Workspace:
 
     def bound_disk(self, folder: Path) -> None:
         """Set the bounds of texts and passes by what is free now, their own files counted as free."""
-        for kept in (self.texts, self.passes):
-            kept.max_bytes = int(DISK_SHARE * (shutil.disk_usage(folder).free + kept.num_bytes))
+        for store in (self.texts, self.passes):
+            store.max_bytes = int(DISK_SHARE * (shutil.disk_usage(folder).free + store.num_bytes))

@@ -119,17 +119,17 @@ def part_slug(section: str, name: str) -> str:
     return slug(*parts) if parts[0] == section else slug(section, *parts)
 
 
-def _own_id(stem: str, taken: set[str]) -> str:
+def _element_id(stem: str, used_ids: set[str]) -> str:
     """An element's id, numbered where another element has it."""
     names = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
-    own = next(name for name in names if name not in taken)
-    taken.add(own)
-    return own
+    element_id = next(name for name in names if name not in used_ids)
+    used_ids.add(element_id)
+    return element_id
 
 
 def _section(section: Section, printer: Printer, ids: set[str], *, drawn: bool) -> dict[str, Any]:
     return {
-        "id": _own_id(slug("section", section.name), ids),
+        "id": _element_id(slug("section", section.name), ids),
         "title": section.title,
         "question": section.question,
         "sentences": [printer.sentence(sentence) for sentence in section.sentences],
@@ -143,7 +143,7 @@ def _table(section: Section, table: Table, printer: Printer, ids: set[str]) -> d
     numbers = [is_number_column(table.rows, column, printer.results) for column in range(len(table.columns))]
     intervals = interval_columns(table, printer.results)
     return {
-        "id": _own_id(slug("table", part_slug(section.name, table.name)), ids),
+        "id": _element_id(slug("table", part_slug(section.name, table.name)), ids),
         "title": table.title,
         "columns": list(zip(table.columns, numbers, intervals, strict=True)),
         "rows": [
@@ -175,7 +175,7 @@ def _still(chart: Chart) -> str:
 def _chart(section: Section, chart: Chart, ids: set[str], *, drawn: bool) -> dict[str, Any]:
     still = _still(chart) if drawn else ""
     return {
-        "id": _own_id(slug("chart", part_slug(section.name, chart.name)), ids),
+        "id": _element_id(slug("chart", part_slug(section.name, chart.name)), ids),
         "title": chart.title,
         "caption": chart.caption,
         "spec": for_drawing(chart.spec, "container"),

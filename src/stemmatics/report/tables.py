@@ -78,9 +78,9 @@ def write_tables(content: Content, folder: Path) -> list[Path]:
     return paths
 
 
-def _free(folder: Path, stem: str, taken: Sequence[Path]) -> Path:
+def _free(folder: Path, stem: str, existing: Sequence[Path]) -> Path:
     """A path that no other table has, whatever the case of its letters: a number is added where one has."""
-    lowered = {path.name.casefold() for path in taken}
+    lowered = {path.name.casefold() for path in existing}
     names = itertools.chain([f"{stem}.csv"], (f"{stem}-{number}.csv" for number in itertools.count(2)))
     return folder / next(name for name in names if name.casefold() not in lowered)
 
@@ -133,18 +133,18 @@ def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> 
     columns = _terminal_columns(table, results, " ")
     if _least(columns) > width or sum(c.most for c in columns) + _GAP * (len(columns) - 1) > width:
         columns = _terminal_columns(table, results, "\n")
-    kept = list(columns)
-    while len(kept) > 1 and _least(kept) > width:
+    shown = list(columns)
+    while len(shown) > 1 and _least(shown) > width:
         # the last of the least worth; words stay where rows could not be distinguished without them
         spare = [
-            column for column in reversed(kept[1:]) if column.is_number or _rows_stay_distinct(kept, column)
+            column for column in reversed(shown[1:]) if column.is_number or _rows_stay_distinct(shown, column)
         ]
-        kept.remove(min(spare or kept[1:], key=lambda column: column.worth))
-    widths = _widths(kept, width)
-    intervals_shown = any(column.has_interval for column in kept)
+        shown.remove(min(spare or shown[1:], key=lambda column: column.worth))
+    widths = _widths(shown, width)
+    intervals_shown = any(column.has_interval for column in shown)
     notes = [sentence.plain(results) for sentence in brackets(table, results)] if intervals_shown else []
     notes += [table.note] if table.note else []
-    missing = [column.title for column in columns if column not in kept]
+    missing = [column.title for column in columns if column not in shown]
     if missing:
         notes.append(f"Not shown here: {', '.join(missing)}.")
     drawn = RichTable(
@@ -158,15 +158,15 @@ def rich_table(table: Table, results: Mapping[str, Result], width: int = 80) -> 
         pad_edge=False,
         width=min(width, max(sum(widths) + _GAP * (len(widths) - 1), min(width, len(table.title)))),
     )
-    for column, given in zip(kept, widths, strict=True):
+    for column, column_width in zip(shown, widths, strict=True):
         drawn.add_column(
             Text(column.title),
-            width=given,
+            width=column_width,
             justify="right" if column.is_number else "left",
             overflow="fold",
             vertical="top",
         )
-    wrapped = [column.wrapped(given) for column, given in zip(kept, widths, strict=True)]
+    wrapped = [column.wrapped(column_width) for column, column_width in zip(shown, widths, strict=True)]
     for row in zip(*wrapped, strict=True):
         drawn.add_row(*(Text(cell) for cell in row))
     return drawn
@@ -201,15 +201,15 @@ def _least(columns: Sequence[_Column]) -> int:
 def _widths(columns: Sequence[_Column], width: int) -> list[int]:
     """The least width of each column, plus the remaining space for those that need the least more."""
     widths = [column.least for column in columns]
-    left = width - _least(columns)
+    remaining = width - _least(columns)
     # words first: a number column needs more space for its title only
     by_shortage = sorted(
         enumerate(columns), key=lambda item: (item[1].is_number, item[1].most - item[1].least)
     )
     for index, column in by_shortage:
-        more = max(0, min(left, column.most - column.least))
+        more = max(0, min(remaining, column.most - column.least))
         widths[index] += more
-        left -= more
+        remaining -= more
     return widths
 
 

@@ -94,8 +94,8 @@ class Pool:
         busy = [other for other in self._seats if other is not seat and other.job is not None]
 
         def preference(job: Job) -> tuple[int, int, int, int]:
-            last, seen = seat.shares(job)
-            return -job.get("level", 0), last, -sum(other.shares(job)[0] for other in busy), seen
+            last, order = seat.shares(job)
+            return -job.get("level", 0), last, -sum(other.shares(job)[0] for other in busy), order
 
         job = max(self._waiting, key=preference)
         self._waiting.remove(job)

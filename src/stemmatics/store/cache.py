@@ -22,8 +22,8 @@ RECORD = "stemma.json"
 
 def default_root() -> Path:
     """``STEMMATICS_CACHE``, else the user's cache folder."""
-    given = os.environ.get("STEMMATICS_CACHE")
-    return Path(given) if given else Path(platformdirs.user_cache_dir("stemmatics"))
+    configured = os.environ.get("STEMMATICS_CACHE")
+    return Path(configured) if configured else Path(platformdirs.user_cache_dir("stemmatics"))
 
 
 class Cache:

@@ -52,7 +52,7 @@ def _files(ledger: Ledger) -> dict[str, list[Path]]:
     paths: dict[str, list[Path]] = {name: [] for name in schemas()}
     for path, name, _ in _current_files(ledger):
         paths[name].append(path)
-    return {name: found for name, found in paths.items() if found}
+    return {name: files for name, files in paths.items() if files}
 
 
 def _current_files(ledger: Ledger) -> Iterator[tuple[Path, str, dict[str, Any]]]:

@@ -122,8 +122,8 @@ def nodes_of(pinned: Pinned) -> list[Node]:
         # what its weights were made from; the base that it is compared with may be further up
         made_from = parents(stage) if stage is not None else []
         parent = made_from[0] if made_from else stemma.parent(name)
-        given = "base" if parent is None else "descendant"
-        regime = lineage.regime or (given if stage is None else stage.kind)
+        default_regime = "base" if parent is None else "descendant"
+        regime = lineage.regime or (default_regime if stage is None else stage.kind)
         nodes.append(
             Node(
                 name=name,

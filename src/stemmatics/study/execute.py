@@ -43,14 +43,14 @@ def execute(
     try:
         submit(queue.ready_groups())
         for job, reasons in pool.results():
-            made = [key for key in job["keys"] if key not in reasons or _is_made(key, plan, ledger)]
-            failed = {key: reason for key, reason in reasons.items() if key not in made}
+            finished = [key for key in job["keys"] if key not in reasons or _is_made(key, plan, ledger)]
+            failed = {key: reason for key, reason in reasons.items() if key not in finished}
             if KILLED in failed.values():
                 failed, untried = _by_its_worker(failed, ledger)
                 submit(grouped([plan.facts[key] for key in untried]))
             for key, reason in failed.items():
                 ledger.fail(plan.facts[key], reason)
-            queue.finish(made, failed)
+            queue.finish(finished, failed)
             submit(queue.ready_groups())
     finally:
         pool.close()
@@ -112,9 +112,9 @@ class Queue:
         """
         light = [fact for fact in self._ready if self._is_awaited(fact)]
         self._light |= {fact.key for fact in light}
-        given = light if self._light else self._ready
+        facts = light if self._light else self._ready
         self._ready = [fact for fact in self._ready if self._light and fact.key not in self._light]
-        return [_in_order(group) for group in grouped(given)]
+        return [_in_order(group) for group in grouped(facts)]
 
     def finish(self, made: Iterable[str], failed: Mapping[str, str]) -> None:
         """Facts are done, or failed for a reason."""

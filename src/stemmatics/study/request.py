@@ -66,8 +66,8 @@ def resolve_requests(
     requests = []
     for measure_name in names:
         measure: Measure = plugins.find("measures", measure_name)()
-        given = stemma.measures[measure_name]
-        settings = validate(measure.Settings, given, ("measures", measure_name), name, tree)
+        declared = stemma.measures[measure_name]
+        settings = validate(measure.Settings, declared, ("measures", measure_name), name, tree)
         facts = tuple(dict.fromkeys(measure.needs(pinned, settings)))
         requests.append(MeasureRequest(measure_name, measure, settings, facts))
     if not requests:

@@ -181,13 +181,13 @@ def _check_estimate_fact(run: OpenRun, request: MeasureRequest, key: str | None,
     """Whether the stored estimates are a whole fact, made from the facts in the run."""
     if key is None:
         return True
-    made = request.estimate_fact(run.pinned, [fact for fact in request.facts if run.ledger.has(fact.key)])
-    if key != made.key:
+    expected = request.estimate_fact(run.pinned, [fact for fact in request.facts if run.ledger.has(fact.key)])
+    if key != expected.key:
         problems.append(f"{request.name}: its estimates were made from other facts than those in the run")
         return True
-    problem = check_fact(run.ledger, made)
+    problem = check_fact(run.ledger, expected)
     if problem:
-        problems.append(f"estimates of {request.name} ({made.key[:16]}): {problem}")
+        problems.append(f"estimates of {request.name} ({expected.key[:16]}): {problem}")
     return not problem
 
 

@@ -254,9 +254,9 @@ def _checked_state(folder: Path, batches: Sequence[Row], recipe: Recipe) -> Path
             "set stop_at in the earlier stage's recipe",
         )
     stored = json.loads((folder / "resumes.json").read_text())
-    wanted = _fingerprint(batches, recipe, stored["rows"])
+    expected = _fingerprint(batches, recipe, stored["rows"])
     for name, what in (("recipe", "recipe"), ("rows_sha256", "first documents")):
-        if stored[name] != wanted[name]:
+        if stored[name] != expected[name]:
             raise UserError(
                 f"the {what} differ from those of the run that is to be resumed",
                 "its schedule and order would change in the middle",

@@ -55,21 +55,21 @@ def updates_of(texts: Iterable[str], tokenizer: TextTokenizer, recipe: RecoveryR
     assert prefix is not None, "`always` gives a prefix or raises"
     updates: list[Update] = []
     filling: list[_Piece] = []
-    left = recipe.update_tokens
+    remaining = recipe.update_tokens
     for ids, ends in _encoded(texts, tokenizer):
         start = 0
         while start < len(ids):
-            end = min(len(ids), start + min(left, recipe.max_length - 1))
+            end = min(len(ids), start + min(remaining, recipe.max_length - 1))
             before = int(ends[start - 1]) if start else 0
             filling.append(_Piece(ids[start:end], int(ends[end - 1]) - before, begins=start == 0))
-            left -= end - start
+            remaining -= end - start
             start = end
-            if not left:
+            if not remaining:
                 updates.append(_update(filling, prefix))
-                filling, left = [], recipe.update_tokens
+                filling, remaining = [], recipe.update_tokens
                 if len(updates) == recipe.updates:
                     return updates
-    have = len(updates) * recipe.update_tokens + recipe.update_tokens - left
+    have = len(updates) * recipe.update_tokens + recipe.update_tokens - remaining
     raise UserError(
         f"the pool has {have} tokens, the recipe reads {recipe.updates * recipe.update_tokens}",
         "repeated documents would be memorised",

@@ -66,10 +66,12 @@ class Table:
         """The rows that are kept; errors go on naming them by their numbers in the file."""
         numbers = self.row_numbers or range(1, self.num_rows + 1)
         columns = {
-            name: [value for value, kept in zip(values, keep, strict=True) if kept]
+            name: [value for value, keep_row in zip(values, keep, strict=True) if keep_row]
             for name, values in self.columns.items()
         }
-        return Table(self.name, columns, [number for number, kept in zip(numbers, keep, strict=True) if kept])
+        return Table(
+            self.name, columns, [number for number, keep_row in zip(numbers, keep, strict=True) if keep_row]
+        )
 
     def is_empty(self, column: str) -> npt.NDArray[np.bool_]:
         """Which cells of a column hold nothing."""
@@ -114,17 +116,17 @@ class Table:
 
     def refuse_duplicates(self, columns: Sequence[str]) -> None:
         """Raise UserError for two rows that agree in all of these columns."""
-        seen: dict[tuple[str, ...], int] = {}
+        first_row: dict[tuple[str, ...], int] = {}
         for row, values in enumerate(zip(*(self.columns[c] for c in columns), strict=True), start=1):
             key = tuple(str(value).strip() for value in values)
-            if key in seen:
+            if key in first_row:
                 what = ", ".join(f"{c} {v}" for c, v in zip(columns, key, strict=True))
                 raise UserError(
-                    f"{self.name}: rows {seen[key]} and {row} are both of {what}",
+                    f"{self.name}: rows {first_row[key]} and {row} are both of {what}",
                     "it would be counted twice",
                     "Remove one of the rows",
                 )
-            seen[key] = row
+            first_row[key] = row
 
     def _bad(self, row: int, column: str, what: str, why: str) -> UserError:
         row = row if self.row_numbers is None else self.row_numbers[row - 1]

@@ -51,7 +51,7 @@ def check_files(folder: Path, source: str) -> None:
 def _check_safetensors(path: Path, source: str) -> None:
     """A header that can be read, and exactly as many bytes as it announces."""
     size = path.stat().st_size
-    again = "Download or copy the file again"
+    fix = "Download or copy the file again"
     with path.open("rb") as stream:
         length = int.from_bytes(stream.read(_LENGTH), "little") if size >= _LENGTH else -1
         if not 0 < length <= size - _LENGTH:
@@ -60,7 +60,7 @@ def _check_safetensors(path: Path, source: str) -> None:
                 f"it has {size} bytes, which is less than its own header"
                 if length > 0
                 else "it has no safetensors header",
-                again,
+                fix,
             )
         try:
             header = json.loads(stream.read(length))
@@ -69,14 +69,14 @@ def _check_safetensors(path: Path, source: str) -> None:
             raise UserError(
                 f"{path.name} of {source} is damaged",
                 f"its header can't be read ({first_line(error)})",
-                again,
+                fix,
             ) from error
     expected = _LENGTH + length + max(ends, default=0)
     if size != expected:
         raise UserError(
             f"{path.name} of {source} is {'cut' if size < expected else 'damaged'}",
             f"it has {size} bytes; its header announces {expected}",
-            again,
+            fix,
         )
 
 

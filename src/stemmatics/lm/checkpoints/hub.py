@@ -107,34 +107,34 @@ class Repository:
         self.memory = memory
         self.offline = hub_is_offline() if offline is None else offline
         self.notice: str | None = None
-        wanted = revision or "main"
-        commit = wanted if COMMIT.fullmatch(wanted) else None
+        requested = revision or "main"
+        commit = requested if COMMIT.fullmatch(requested) else None
         listing = memory.get(f"hub:{name}@{commit}") if commit else None
         if listing is None and not self.offline:
             try:
-                commit, listing = self._query(wanted)
+                commit, listing = self._query(requested)
             except (_http_error(), OSError) as error:
                 if offline is False:
                     raise UserError(
-                        f"The Hub can't be reached for {name}@{wanted}",
+                        f"The Hub can't be reached for {name}@{requested}",
                         _first_line(error),
                         "Check the network, or use a local folder",
                     ) from error
                 self.offline = True
-                self.notice = f"the Hub was not reached; {name}@{wanted} is from the local cache"
+                self.notice = f"the Hub was not reached; {name}@{requested} is from the local cache"
         if listing is None:
-            commit, listing = self._from_cache(wanted)
+            commit, listing = self._from_cache(requested)
         assert commit is not None
         self.commit = commit
         self.names: list[str] = sorted(listing)
         self.lfs_sha256: dict[str, str | None] = listing
 
-    def _query(self, wanted: str) -> tuple[str, dict[str, str | None]]:
+    def _query(self, requested: str) -> tuple[str, dict[str, str | None]]:
         from huggingface_hub import HfApi
         from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
 
         try:
-            info = HfApi().model_info(self.name, revision=wanted, files_metadata=True)
+            info = HfApi().model_info(self.name, revision=requested, files_metadata=True)
         except GatedRepoError as error:
             raise UserError(
                 f"{self.name} is gated",
@@ -149,7 +149,7 @@ class Repository:
             ) from error
         except RevisionNotFoundError as error:
             raise UserError(
-                f"{self.name} has no revision {wanted!r}",
+                f"{self.name} has no revision {requested!r}",
                 "the Hub has the model but not this branch, tag or commit",
                 f"See https://huggingface.co/{self.name}/commits for existing revisions",
             ) from error
@@ -160,7 +160,7 @@ class Repository:
             if "/" not in file.rfilename
         }
         self.memory.put(f"hub:{self.name}@{info.sha}", listing)
-        self._remember_revision(wanted, info.sha)
+        self._remember_revision(requested, info.sha)
         return info.sha, listing
 
     def _folder(self) -> Path:
@@ -169,28 +169,28 @@ class Repository:
 
         return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.name, repo_type="model")
 
-    def _remember_revision(self, wanted: str, commit: str) -> None:
+    def _remember_revision(self, requested: str, commit: str) -> None:
         # Files are fetched by commit, which does not record the branch; offline, the branch is needed.
-        if wanted != commit:
-            note = self._folder() / "refs" / wanted
+        if requested != commit:
+            note = self._folder() / "refs" / requested
             try:
                 note.parent.mkdir(parents=True, exist_ok=True)
                 note.write_text(commit, encoding="utf-8")
             except OSError as error:
-                notice(f"{self.name}@{wanted} won't be found offline: {note} can't be written ({error})")
+                notice(f"{self.name}@{requested} won't be found offline: {note} can't be written ({error})")
 
-    def _from_cache(self, wanted: str) -> tuple[str, dict[str, str | None]]:
-        note = self._folder() / "refs" / wanted
-        commit = note.read_text(encoding="utf-8").strip() if note.is_file() else wanted
+    def _from_cache(self, requested: str) -> tuple[str, dict[str, str | None]]:
+        note = self._folder() / "refs" / requested
+        commit = note.read_text(encoding="utf-8").strip() if note.is_file() else requested
         listing = self.memory.get(f"hub:{self.name}@{commit}")
         snapshot = self._folder() / "snapshots" / commit
         if listing is None and snapshot.is_dir():
             listing = {path.name: None for path in snapshot.iterdir() if path.is_file()}
         if listing is None or not COMMIT.fullmatch(commit):
             raise UserError(
-                f"{self.name}@{wanted} is not in the local cache",
+                f"{self.name}@{requested} is not in the local cache",
                 "the Hub is offline or can't be reached",
-                f"Run `hf download {self.name} --revision {wanted}` where there is a network",
+                f"Run `hf download {self.name} --revision {requested}` where there is a network",
             )
         return commit, listing
 

@@ -307,15 +307,15 @@ def savable_generation_config(model: Any) -> Iterator[None]:
     It refuses settings of sampling beside greedy decoding (a temperature without do_sample), which it loads
     and ignores. What is saved leaves them out: the model generates as before.
     """
-    given = getattr(model, "generation_config", None)
-    if given is None:
+    current = getattr(model, "generation_config", None)
+    if current is None:
         yield
         return
-    saved = copy.deepcopy(given)
+    saved = copy.deepcopy(current)
     try:
         saved.validate(strict=True)
     except ValueError:
-        defaults = type(given)()
+        defaults = type(current)()
         for name in SAMPLING:
             if hasattr(saved, name):
                 setattr(saved, name, getattr(defaults, name, None))
@@ -323,7 +323,7 @@ def savable_generation_config(model: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        model.generation_config = given
+        model.generation_config = current
 
 
 def end_of_text(tokenizer: Any, model: Any) -> tuple[tuple[int, ...], dict[str, str]]:

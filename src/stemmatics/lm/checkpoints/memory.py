@@ -15,9 +15,9 @@ def available_bytes(device: torch.device) -> int:
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    found = [size for size in (_free(), _below_limit()) if size is not None]
-    if found:
-        return min(found)
+    sizes = [size for size in (_free(), _below_limit()) if size is not None]
+    if sizes:
+        return min(sizes)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 

@@ -187,17 +187,17 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
             tokenizer_sha256=digest,
             config_sha256=digest,
         )
-    own = spec.adapter or spec
-    files = open_files(own, offline=offline, memory=memory)
+    target = spec.adapter or spec
+    files = open_files(target, offline=offline, memory=memory)
     if spec.adapter is not None and "adapter_config.json" not in files.names:
         raise UserError(
-            f"{own.name} is not an adapter",
+            f"{target.name} is not an adapter",
             "it has no adapter_config.json",
             "The form is BASE+ADAPTER",
             code=2,
         )
     if spec.adapter is None and ("adapter_config.json" not in files.names or holds_model(files)):
-        return _pin_files(own, files)
+        return _pin_files(target, files)
     return _pin_adapted(spec, files, offline=offline, memory=memory)
 
 
@@ -259,7 +259,7 @@ def with_weights(spec: str, weights: str | None) -> str:
 def _pin_adapted(
     spec: CheckpointSpec, files: Folder | Repository, *, offline: bool | None, memory: Memory
 ) -> Pin:
-    own = _pin_files(spec.adapter or spec, files, adapter=True)
+    adapter = _pin_files(spec.adapter or spec, files, adapter=True)
     notices = []
     base = spec.base
     if base is None:
@@ -267,34 +267,36 @@ def _pin_adapted(
         named = config.get("base_model_name_or_path")
         if not named:
             raise UserError(
-                f"{own.source} is an adapter that does not name its base",
+                f"{adapter.source} is an adapter that does not name its base",
                 "adapter_config.json has no base_model_name_or_path",
-                f"Name the base: BASE+{own.source}",
+                f"Name the base: BASE+{adapter.source}",
             )
         named = f"{named}@{config['revision']}" if config.get("revision") else str(named)
         try:
             base = parse(named)
         except UserError as error:
             raise UserError(
-                f"The base of {own.source} was not found", error.what, f"Name the base: BASE+{own.source}"
+                f"The base of {adapter.source} was not found",
+                error.what,
+                f"Name the base: BASE+{adapter.source}",
             ) from error
-        notices.append(f"{own.source} is an adapter: its own config names the base {named}")
+        notices.append(f"{adapter.source} is an adapter: its own config names the base {named}")
     below = pin(base, offline=offline, memory=memory)
     if below.kind == "adapter":
         raise UserError(
-            f"The base of {own.source} is itself an adapter",
+            f"The base of {adapter.source} is itself an adapter",
             "an adapter needs a full model",
             "Merge the first adapter into its base, save that, and name it as the base",
         )
     return Pin(
         kind="adapter",
         source=spec.name if spec.revision is None else f"{spec.name}@{spec.revision}",
-        revision=own.revision,
+        revision=adapter.revision,
         files={f"base/{name}": sha for name, sha in below.files.items()}
-        | {f"adapter/{name}": sha for name, sha in own.files.items()},
-        weights_sha256=key_of({"base": below.weights_sha256, "adapter": own.weights_sha256}),
-        tokenizer_sha256=own.tokenizer_sha256 or below.tokenizer_sha256,
-        config_sha256=key_of({"base": below.config_sha256, "adapter": own.config_sha256}),
-        parts=(below, own),
-        notices=(*notices, *below.notices, *own.notices),
+        | {f"adapter/{name}": sha for name, sha in adapter.files.items()},
+        weights_sha256=key_of({"base": below.weights_sha256, "adapter": adapter.weights_sha256}),
+        tokenizer_sha256=adapter.tokenizer_sha256 or below.tokenizer_sha256,
+        config_sha256=key_of({"base": below.config_sha256, "adapter": adapter.config_sha256}),
+        parts=(below, adapter),
+        notices=(*notices, *below.notices, *adapter.notices),
     )

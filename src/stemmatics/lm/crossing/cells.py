@@ -241,18 +241,18 @@ class _Batch:
 
         The models' own ends go with each of them: where nothing differs, rounding then does not either.
         """
-        own = [self._at_event(states.final) for states in self.states]
+        natural = [self._at_event(states.final) for states in self.states]
         num_ids = self.models[0].model.get_output_embeddings().weight.shape[0]
         max_ends = max(1, LOGIT_ELEMENTS // (len(self.events) * num_ids))
-        for group in _grouped(crossed, max_ends - len(own)):
-            together = torch.cat([*own, *(end for ends in group for end in ends)])
+        for group in _grouped(crossed, max_ends - len(natural)):
+            together = torch.cat([*natural, *(end for ends in group for end in ends)])
             by_readout = [
                 self._summaries(model.read_out(together[:, None])[:, 0]) for model in reversed(self.models)
             ]
             readouts = [list(both) for both in zip(*by_readout, strict=True)]
-            start = len(own)
+            start = len(natural)
             for ends in group:
-                yield [*readouts[: len(own)], *readouts[start : start + len(ends)]]
+                yield [*readouts[: len(natural)], *readouts[start : start + len(ends)]]
                 start += len(ends)
 
     def _cells(self, arm: _CrossedArm, ends: Sequence[Sequence[_Readout]]) -> Iterator[Cell]:

@@ -83,7 +83,7 @@ class Crossable:
 
         ``last_B`` is the position of each row whose logits are returned.
         """
-        kept: dict[int, Tensor] = {}
+        states: dict[int, Tensor] = {}
         rows_B = torch.arange(len(input_BL), device=input_BL.device)
         head = self.model.get_output_embeddings()
         head_forward = head.forward
@@ -91,14 +91,14 @@ class Crossable:
             for number, layer in enumerate(self.layers):
                 hooks.enter_context(self._counted(layer))
                 if number in boundaries:
-                    hooks.enter_context(_before(layer, partial(kept.__setitem__, number)))
+                    hooks.enter_context(_before(layer, partial(states.__setitem__, number)))
             final: list[Tensor] = []
             hooks.enter_context(_after(self.layers[-1], final.append))
             hooks.enter_context(
                 replaced_forward(head, lambda hidden_BLD: head_forward(hidden_BLD[rows_B, last_B][:, None]))
             )
             logits_BV = self.model(input_BL, **call_arguments(self.model)).logits[:, 0]
-        return States(kept, final[-1], _at_least_float32(logits_BV))
+        return States(states, final[-1], _at_least_float32(logits_BV))
 
     @torch.inference_mode()
     def run_late_layers(self, input_BL: Tensor, boundary: int, hidden_BLD: Tensor) -> Tensor:

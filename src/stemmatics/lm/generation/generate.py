@@ -187,7 +187,7 @@ def _greedy(model: Any, max_new_tokens: int, stop_ids: Sequence[int]) -> Iterato
     """
     # A PEFT model reads the settings of its base model.
     holder = model.get_base_model() if hasattr(model, "get_base_model") else model
-    own, was_training = holder.generation_config, model.training
+    previous, was_training = holder.generation_config, model.training
     holder.generation_config = GenerationConfig(
         do_sample=False,
         num_beams=1,
@@ -199,7 +199,7 @@ def _greedy(model: Any, max_new_tokens: int, stop_ids: Sequence[int]) -> Iterato
     try:
         yield
     finally:
-        holder.generation_config = own
+        holder.generation_config = previous
         model.train(was_training)
 
 

@@ -111,19 +111,19 @@ def discover_head(model: nn.Module, context_length: int) -> LinearHead | None:
     ids = (torch.arange(num_tokens, device=model.device) * 7919 + 1) % len(weight_VD)
     ids_1L = ids.remainder(model.get_input_embeddings().weight.shape[0])[None]
     with torch.inference_mode():
-        own = model(ids_1L, **call_arguments(model)).logits[0].float()
+        expected = model(ids_1L, **call_arguments(model)).logits[0].float()
         try:
             transform = read_transform(model, ids_1L)
             hidden_LD = capture_hidden(model, ids_1L)[0]
         except (RuntimeError, IndexError, ValueError, TypeError):
             return None
-        if transform is None or own.shape[-1] != len(weight_VD):
+        if transform is None or expected.shape[-1] != len(weight_VD):
             return None
         bias_V = None if module.bias is None else module.bias.detach()
         head = LinearHead(weight_VD.detach(), bias_V, transform)
-        ours = head.logits(hidden_LD).to(own.device).float()
+        ours = head.logits(hidden_LD).to(expected.device).float()
     # Where the model's own logits are NaN, ours must be too.
-    agree = torch.allclose(ours, own, rtol=0, atol=_tolerance(own, weight_VD.dtype), equal_nan=True)
+    agree = torch.allclose(ours, expected, rtol=0, atol=_tolerance(expected, weight_VD.dtype), equal_nan=True)
     return head if agree else None
 
 

@@ -80,7 +80,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
     )
     for document in batch:
         encoding = encodings[document.index]
-        wanted, across = _inside(document.scored, encoding) if document.scored else (None, ())
+        scored_mask, across = _inside(document.scored, encoding) if document.scored else (None, ())
         yield TokenizedDocument(
             index=document.index,
             doc_id=document.doc_id,
@@ -90,7 +90,7 @@ def _encoded(tokenizer: TextTokenizer, batch: Sequence[Document]) -> Iterator[To
             classes=token_classes(document.text.encode(), encoding),
             register=document.register,
             flags=tuple(sorted({*document.flags, *encoding.flags, *across})),
-            wanted=wanted,
+            scored_mask=scored_mask,
         )
 
 
@@ -193,11 +193,11 @@ def _pack(batch: Sequence[TokenizedDocument], ids_N: NDArray[np.int64]) -> _Pack
             document.register,
             document.flags,
             len(document.ids),
-            document.wanted is not None,
+            document.scored_mask is not None,
         )
         for document in batch
     ]
-    some_scored = [document.wanted for document in batch if document.wanted is not None]
+    some_scored = [document.scored_mask for document in batch if document.scored_mask is not None]
     columns = {
         "ids": _small(ids_N),
         "ends": _small(np.concatenate([document.ends for document in batch])),
@@ -216,12 +216,12 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
     rows, columns = packed
     ids_N, ends_N = (columns[name].astype(np.int64) for name in ("ids", "ends"))
     classes_N: NDArray[np.int8] = columns["classes"].astype(np.int8)
-    wanted_N: NDArray[np.bool_] = columns["wanted"].astype(np.bool_)
-    at = at_wanted = 0
+    scored_N: NDArray[np.bool_] = columns["wanted"].astype(np.bool_)
+    at = at_scored = 0
     for index, doc_id, register, flags, num_tokens, some_scored in rows:
         part = slice(at, at + num_tokens)
         ends_T = ends_N[part]
-        wanted_T = wanted_N[at_wanted : at_wanted + num_tokens] if some_scored else None
+        scored_T = scored_N[at_scored : at_scored + num_tokens] if some_scored else None
         yield TokenizedDocument(
             index=index,
             doc_id=doc_id,
@@ -231,7 +231,7 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
             classes=classes_N[part],
             register=register,
             flags=flags,
-            wanted=wanted_T,
+            scored_mask=scored_T,
         )
         at += num_tokens
-        at_wanted += num_tokens if some_scored else 0
+        at_scored += num_tokens if some_scored else 0

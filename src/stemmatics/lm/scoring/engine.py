@@ -50,8 +50,8 @@ class Pending:
         self.scored_T = np.zeros(len(document.ids), dtype=np.bool_)
         for window in windows:
             self.scored_T[window.first_scored : window.stop] = True
-        if document.wanted is not None:
-            self.scored_T &= document.wanted
+        if document.scored_mask is not None:
+            self.scored_T &= document.scored_mask
         self.columns: dict[str, NDArray[Any]] = {"nll": np.full(len(document.ids), np.nan)}
 
     def take(self, window: Window, values: dict[str, NDArray[Any]]) -> None:

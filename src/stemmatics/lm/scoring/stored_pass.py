@@ -82,13 +82,13 @@ class StoredPass:
     that its excluded losses go with.
     """
 
-    def __init__(self, wanted: Sequence[Wants], folder: Path, dtype: torch.dtype) -> None:
-        self.wanted = tuple(wanted)
-        supports = [wants.support_V for wants in wanted if wants.support_V is not None]
+    def __init__(self, requests: Sequence[Wants], folder: Path, dtype: torch.dtype) -> None:
+        self.requests = tuple(requests)
+        supports = [wants.support_V for wants in requests if wants.support_V is not None]
         self.support_V = supports[0] if supports else None
         self._scored, self._nll_N = Column(folder), Column(folder)
         self._excluded_N = None if self.support_V is None else Column(folder)
-        has_states = any(wants.states for wants in wanted)
+        has_states = any(wants.states for wants in requests)
         self._states = StateWriter(folder, dtype) if has_states else None
         # of each document: its tokens, whether it has states, which flags it has
         self._num_tokens_D, self._has_states_D, self._flags_D = array("q"), array("b"), array("q")
@@ -99,22 +99,22 @@ class StoredPass:
         cls,
         reader: Reader,
         corpus: EncodedCorpus,
-        wanted: Sequence[Wants],
+        requests: Sequence[Wants],
         folder: Path,
         *,
         on_event: Callable[[Any], None] | None = None,
     ) -> StoredPass:
         """Run the model once over the documents that any of ``wanted`` names."""
-        stored = cls(wanted, folder, reader.loaded.model.dtype)
-        held: list[TokenScores] = []
+        stored = cls(requests, folder, reader.loaded.model.dtype)
+        collected: list[TokenScores] = []
         for sums in reader.score_tokens(
             (document for document in corpus.documents(reader.prefix_id) if stored.reads(document.index)),
             support_V=stored.support_V,
             want=("nll",) if stored._states is None else ("nll", "hidden"),
-            token_sink=held.append,
+            token_sink=collected.append,
             on_event=on_event,
         ):
-            scores = held.pop()
+            scores = collected.pop()
             known = {*scores.document.flags, "non_finite"}
             flags = tuple(flag for flag in sums.flags if flag not in known)
             stored._append(scores, flags, keep_states=stored.has_state(sums.index))
@@ -122,17 +122,17 @@ class StoredPass:
 
     def reads(self, index: int) -> bool:
         """Whether a document is read."""
-        return any(wants.documents is None or index in wants.documents for wants in self.wanted)
+        return any(wants.documents is None or index in wants.documents for wants in self.requests)
 
     def has_state(self, index: int) -> bool:
         """Whether a document's head inputs are kept."""
         return any(
-            wants.states and (wants.documents is None or index in wants.documents) for wants in self.wanted
+            wants.states and (wants.documents is None or index in wants.documents) for wants in self.requests
         )
 
     def serves(self, wants: Wants) -> bool:
         """Whether all is there that is wanted. A support's share also follows from the head's inputs."""
-        covering = [other for other in self.wanted if other.states or not wants.states]
+        covering = [other for other in self.requests if other.states or not wants.states]
         if not any(other.documents is None for other in covering):
             read = frozenset().union(*(other.documents or () for other in covering))
             if wants.documents is None or not wants.documents <= read:
@@ -179,7 +179,7 @@ class StoredPass:
         return self._states.states()
 
     def documents(
-        self, corpus: EncodedCorpus, prefix_id: int | None, wanted: frozenset[int] | None = None
+        self, corpus: EncodedCorpus, prefix_id: int | None, indices: frozenset[int] | None = None
     ) -> Iterator[StoredDocument]:
         """The scores of each document that was read, or of those that are wanted, in order."""
         scored, nll_N = self._scored.values(), self._nll_N.values()
@@ -192,7 +192,7 @@ class StoredPass:
             scored_T = np.array(scored[at_token : at_token + num_tokens])
             part = slice(at, at + int(scored_T.sum()))
             has_states = bool(self._has_states_D[number])
-            if wanted is None or document.index in wanted:
+            if indices is None or document.index in indices:
                 yield StoredDocument(
                     TokenScores(
                         document.first_tokens(num_tokens),

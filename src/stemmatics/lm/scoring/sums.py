@@ -33,16 +33,16 @@ class TokenizedDocument:
     classes: NDArray[np.int8]
     register: str | None = None
     flags: tuple[str, ...] = ()
-    wanted: NDArray[np.bool_] | None = None
+    scored_mask: NDArray[np.bool_] | None = None
 
     def first_tokens(self, num_tokens: int) -> Self:
         """The same document, truncated after ``num_tokens``."""
         return self.tokens(slice(num_tokens))
 
-    def tokens(self, kept: slice) -> Self:
+    def tokens(self, part: slice) -> Self:
         """The same document with some of its tokens."""
-        arrays = ["ids", "starts", "ends", "classes", *(["wanted"] if self.wanted is not None else [])]
-        return replace(self, **{name: getattr(self, name)[kept] for name in arrays})
+        arrays = ["ids", "starts", "ends", "classes", *(["wanted"] if self.scored_mask is not None else [])]
+        return replace(self, **{name: getattr(self, name)[part] for name in arrays})
 
 
 class Part(NamedTuple):

@@ -61,8 +61,8 @@ def text_source(argument: str, **settings: Any) -> Corpus:
         "dataset_split": match["split"],
         "revision": match["revision"],
     }
-    given = {name: value for name, value in named.items() if value}
-    return Corpus(dataset=match["dataset"], **given, **settings)
+    named_parts = {name: value for name, value in named.items() if value}
+    return Corpus(dataset=match["dataset"], **named_parts, **settings)
 
 
 def records(source: Corpus, *, errors: Literal["refuse", "replace"] = "refuse") -> Iterator[Record]:
@@ -138,11 +138,11 @@ def read(
 
 def _from_path(source: Corpus, path: str, errors: str) -> Iterator[Record]:
     registers = [source.register_field] if source.register_field else []
-    wanted = [source.field, *registers, MESSAGES, CONVERSATIONS]
+    fields = [source.field, *registers, MESSAGES, CONVERSATIONS]
     if source.role == "data":
-        wanted = []  # training data: every column
+        fields = []  # training data: every column
     for file, name in texts.files(path):
-        yield from texts.records(file, name, name=source.field, wanted=wanted, replace=errors == "replace")
+        yield from texts.records(file, name, name=source.field, fields=fields, replace=errors == "replace")
 
 
 def _from_hub(source: Corpus) -> Iterator[Record]:
@@ -305,9 +305,9 @@ def _lookup(value: Any, path: str, default: Any = None) -> Any:
     for end in range(len(parts) - 1, 0, -1):
         head = ".".join(parts[:end])
         if head in value:
-            found = _lookup(value[head], ".".join(parts[end:]), _MISSING)
-            if found is not _MISSING:
-                return found
+            value_at = _lookup(value[head], ".".join(parts[end:]), _MISSING)
+            if value_at is not _MISSING:
+                return value_at
     return default
 
 

@@ -79,24 +79,24 @@ def files(path: str) -> list[tuple[Path, str]]:
         )
     names = _names_in(top)
     data = [name for name in names if ending(name) in DATA_ENDINGS]
-    taken = data or [name for name in names if ending(name)]
-    if not taken:
+    chosen = data or [name for name in names if ending(name)]
+    if not chosen:
         raise UserError(
             f"no text in the folder {path}",
             f"a text ends in {', '.join(ENDINGS)}; hidden files are skipped",
             "name another folder, or the file itself",
             code=2,
         )
-    left_out = sorted(set(names) - set(taken))
-    if left_out and not data and all(_is_card(name) for name in taken):
+    ignored = sorted(set(names) - set(chosen))
+    if ignored and not data and all(_is_card(name) for name in chosen):
         raise UserError(
-            f"the folder {path} has no text but its card ({_some(taken)})",
-            f"its other files ({_some(left_out)}) are not of a kind that is read: {', '.join(DATA_ENDINGS)}",
+            f"the folder {path} has no text but its card ({_some(chosen)})",
+            f"its other files ({_some(ignored)}) are not of a kind that is read: {', '.join(DATA_ENDINGS)}",
             "convert them to JSON lines with a 'text' field, or name the card itself to read it",
             code=2,
         )
-    _tell_left_out(path, taken, left_out, of_data=bool(data))
-    return [(top / name, name) for name in taken]
+    _warn_of_ignored(path, chosen, ignored, of_data=bool(data))
+    return [(top / name, name) for name in chosen]
 
 
 def _names_in(top: Path) -> list[str]:
@@ -108,11 +108,11 @@ def _names_in(top: Path) -> list[str]:
     return sorted(names)
 
 
-def _tell_left_out(path: str, taken: Sequence[str], left_out: Sequence[str], *, of_data: bool) -> None:
-    if left_out:
+def _warn_of_ignored(path: str, chosen: Sequence[str], ignored: Sequence[str], *, of_data: bool) -> None:
+    if ignored:
         notice(
-            f"{path}: {len(taken)} {'data files' if of_data else 'texts'} are read, {len(left_out)} other "
-            f"files are left out ({_some(left_out)}); name a file to read it"
+            f"{path}: {len(chosen)} {'data files' if of_data else 'texts'} are read, {len(ignored)} other "
+            f"files are left out ({_some(ignored)}); name a file to read it"
         )
 
 
@@ -124,14 +124,14 @@ def _is_card(name: str) -> bool:
     return Path(name).stem.lower().replace("-", "_") in _CARDS
 
 
-def records(path: Path, source: str, *, name: str, wanted: list[str], replace: bool) -> Iterator[Record]:
+def records(path: Path, source: str, *, name: str, fields: list[str], replace: bool) -> Iterator[Record]:
     """The records of one file. Byte order marks are dropped, and such a record is flagged.
 
     Args:
         path: a file with a known ending.
         source: its name as stored.
         name: the field of the text of a file that is one document.
-        wanted: the fields to read from a parquet file, if it has them.
+        fields: those to read from a parquet file, if it has them.
         replace: put U+FFFD for bytes that are not UTF-8 and flag the record, instead of an error.
     """
     kind = ending(source)
@@ -142,7 +142,7 @@ def records(path: Path, source: str, *, name: str, wanted: list[str], replace: b
                 raise lfs_error(source)
             yield Record({name: text}, source, 0, source, flags)
         elif kind == ".parquet":
-            yield from _parquet(path, source, wanted, replace=replace)
+            yield from _parquet(path, source, fields, replace=replace)
         else:
             with _lines(path, compressed=kind == ".jsonl.zst") as lines:
                 yield from _json_lines(lines, source, replace=replace)
@@ -220,31 +220,31 @@ def _json_lines(lines: BinaryIO, source: str, *, replace: bool) -> Iterator[Reco
 
 def without_marks(record: Record) -> Record:
     """The record with the byte order mark in front of any of its texts dropped, and flagged if there was."""
-    found = False
+    has_mark = False
 
     def clean(value: Any) -> Any:
-        nonlocal found
+        nonlocal has_mark
         if isinstance(value, str):
-            found |= value.startswith(BOM)
+            has_mark |= value.startswith(BOM)
             return value.removeprefix(BOM)
         if isinstance(value, dict):
             return {name: clean(item) for name, item in value.items()}
         return [clean(item) for item in value] if isinstance(value, list) else value
 
     values = clean(record.values)
-    if not found:
+    if not has_mark:
         return record
     return Record(values, record.source, record.row, record.location, record.flags | {BOM_FLAG})
 
 
-def _parquet(path: Path, source: str, wanted: list[str], *, replace: bool) -> Iterator[Record]:
+def _parquet(path: Path, source: str, fields: list[str], *, replace: bool) -> Iterator[Record]:
     # Damaged bytes can break the parser anywhere, with errors of many types.
     try:
         file = pq.ParquetFile(path)
         have = file.schema_arrow.names
         # A field within a struct is read with the whole of it; without any of the wanted columns all are
         # read, so that the error can list them.
-        columns = list(dict.fromkeys(found for name in wanted if (found := _column_of(name, have)))) or have
+        columns = list(dict.fromkeys(found for name in fields if (found := _column_of(name, have)))) or have
         batches = file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns)
     except Exception as error:
         raise unreadable(path, source, error) from error

@@ -53,8 +53,8 @@ def template_renderer(template: str, special_tokens: tuple[tuple[str, str], ...]
             "give the text of a Jinja chat template, or 'own' for the checkpoint's",
             code=2,
         ) from error
-    given = dict(special_tokens)
-    if absent := sorted((_SPECIAL & named) - set(given)):
+    tokens = dict(special_tokens)
+    if absent := sorted((_SPECIAL & named) - set(tokens)):
         raise UserError(
             f"the chat template uses {', '.join(absent)}, which no tokenizer gives it here",
             "it would be left out of the text",
@@ -64,7 +64,7 @@ def template_renderer(template: str, special_tokens: tuple[tuple[str, str], ...]
 
     def apply(messages: Sequence[dict[str, Any]], add_generation_prompt: bool) -> str:
         rendered, _ = render_jinja_template(
-            [list(messages)], chat_template=template, add_generation_prompt=add_generation_prompt, **given
+            [list(messages)], chat_template=template, add_generation_prompt=add_generation_prompt, **tokens
         )
         return str(rendered[0])
 
@@ -99,7 +99,7 @@ def render(
     messages: Any,
     settings: Render,
     location: str,
-    own: Renderer | None,
+    renderer: Renderer | None,
     special_tokens: Mapping[str, str] | None = None,
 ) -> tuple[str, tuple[tuple[int, int], ...]]:
     """The conversation's text and the UTF-8 byte spans of the scored role's messages.
@@ -111,7 +111,7 @@ def render(
         UserError: there is no such role, the template refuses the messages, or it renders earlier
             messages differently when later ones follow, so that spans are undefined.
     """
-    apply = own if settings.template == "own" else _given(settings.template, special_tokens)
+    apply = renderer if settings.template == "own" else _given(settings.template, special_tokens)
     if apply is None:
         raise UserError(
             f"{location} can't be rendered",

@@ -127,9 +127,9 @@ def pipeline_spread(known: Calibration) -> tuple[float, int]:
     if len(labels_N4):
         _, where_N = np.unique(labels_N4, axis=0, return_inverse=True)
         for pipeline in np.unique(where_N):
-            own = known.residual_N[where_N == pipeline]
-            squares += float(((own - own.mean()) ** 2).sum())
-            degrees += own.size - 1
+            inside = known.residual_N[where_N == pipeline]
+            squares += float(((inside - inside.mean()) ** 2).sum())
+            degrees += inside.size - 1
     return (math.sqrt(squares / degrees), degrees) if degrees else (math.nan, 0)
 
 
@@ -141,20 +141,20 @@ def own_pair_offset(
     The bar is that of a new release of the pipeline: t quantile times the pooled spread times
     sqrt(1 + 1 / number of own pairs). NaN where no pipeline has two releases.
     """
-    own = (known.lab_N == lab) & (known.generation_N == generation)
-    own &= (known.pipeline_N == pipeline) & (known.recipe_class_N == recipe_class)
-    if not own.any():
+    inside = (known.lab_N == lab) & (known.generation_N == generation)
+    inside &= (known.pipeline_N == pipeline) & (known.recipe_class_N == recipe_class)
+    if not inside.any():
         return None
     spread, degrees = pipeline_spread(known)
-    num_own = int(own.sum())
+    num_inside = int(inside.sum())
     reach = float(stats.t.ppf((1 + level) / 2, degrees)) if degrees else math.nan
     note = "" if degrees else "no pipeline has two releases, so the spread is unknown"
     return Offset(
-        float(known.residual_N[own].mean()),
-        reach * spread * math.sqrt(1 + 1 / num_own),
+        float(known.residual_N[inside].mean()),
+        reach * spread * math.sqrt(1 + 1 / num_inside),
         OWN_PAIR,
-        num_own,
-        int(np.unique(known.family_N[own]).size),
+        num_inside,
+        int(np.unique(known.family_N[inside]).size),
         level,
         note,
     )
@@ -190,9 +190,11 @@ def offset_for(known: Calibration, *, lab: str, generation: str, pipeline: str, 
     """
     if recipe_class == UNKNOWN:
         return _unknown_class(known)
-    own = own_pair_offset(known, lab=lab, generation=generation, pipeline=pipeline, recipe_class=recipe_class)
-    if own is not None and math.isfinite(own.bar):
-        return own
+    inside = own_pair_offset(
+        known, lab=lab, generation=generation, pipeline=pipeline, recipe_class=recipe_class
+    )
+    if inside is not None and math.isfinite(inside.bar):
+        return inside
     of_class = known.where(known.recipe_class_N == recipe_class)
     of_lab = of_class.where(of_class.lab_N == lab)
     for source, pairs in ((LAB_AND_CLASS, of_lab), (CLASS, of_class)):

@@ -119,9 +119,9 @@ def sibling_ranges(residual_N: FloatArray, base_N: Labels) -> dict[str, tuple[fl
     """Range of residuals and number of descendants, for each base that has two or more."""
     ranges = {}
     for base in np.unique(base_N):
-        own = residual_N[base_N == base]
-        if own.size >= 2:
-            ranges[str(base)] = (float(np.ptp(own)), int(own.size))
+        siblings_N = residual_N[base_N == base]
+        if siblings_N.size >= 2:
+            ranges[str(base)] = (float(np.ptp(siblings_N)), int(siblings_N.size))
     return ranges
 
 
@@ -158,17 +158,17 @@ def family_percentile(
         return unknown(value, level=level, n=num_families, unit="family", note="fewer than two families")
     counts_BN, _ = weighted.family_counts(families_N, num_resamples, rng)
     replicates = statistic(counts_BN)
-    kept = replicates[np.isfinite(replicates)]
+    finite_B = replicates[np.isfinite(replicates)]
     notes = ["few families"] if num_families < FEW_FAMILIES else []
-    if kept.size < num_resamples:
-        notes.append(f"{num_resamples - kept.size} of {num_resamples} resamples dropped")
-    if kept.size < 2:
+    if finite_B.size < num_resamples:
+        notes.append(f"{num_resamples - finite_B.size} of {num_resamples} resamples dropped")
+    if finite_B.size < 2:
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
-    if np.ptp(kept) == 0:
+    if np.ptp(finite_B) == 0:
         notes.append("the same in every resample: no limits")
         return unknown(value, level=level, n=num_families, unit="family", note="; ".join(notes))
     return percentile_interval(
-        value, kept, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
+        value, finite_B, level=level, method=FAMILY_BOOTSTRAP, n=num_families, unit="family", notes=notes
     )
 
 

@@ -54,8 +54,10 @@ class Origin:
     @classmethod
     def of(cls, name: str, family: str, declared: Mapping[str, str | None]) -> Origin:
         """From a checkpoint's lineage (``lab``, ``generation``, ``pipeline``, ``regime``)."""
-        own = f"only {name}"
-        lab, generation, pipeline = (declared.get(kind) or own for kind in ("lab", "generation", "pipeline"))
+        reason = f"only {name}"
+        lab, generation, pipeline = (
+            declared.get(kind) or reason for kind in ("lab", "generation", "pipeline")
+        )
         return cls(family, lab, generation, pipeline, recipe_class_of(declared.get("regime")))
 
 
@@ -140,10 +142,10 @@ def estimate_base(
 
 def other_generations(known: Calibration, origin: Origin) -> list[str]:
     """Generations of the lab's pairs if none is the model's own; their small spread does not carry over."""
-    own = known.lab_N == origin.lab
-    if (own & (known.generation_N == origin.generation)).any():
+    reason = known.lab_N == origin.lab
+    if (reason & (known.generation_N == origin.generation)).any():
         return []
-    return sorted(set(known.generation_N[own].tolist()))
+    return sorted(set(known.generation_N[reason].tolist()))
 
 
 def refused_generations(refused: Sequence[str]) -> str:

@@ -227,13 +227,13 @@ def _settles(spread: Spread, num_units: int, num_runs: int) -> tuple[int, int]:
         # the runs may already reach less than their share
         room = math.sqrt(distance**2 - min(spread.over_runs, share) ** 2)
         units = math.ceil(num_units * (spread.over_units / room) ** 2) if room else num_units
-    left = math.sqrt(max(distance**2 - min(spread.over_units, share) ** 2, 0.0))
-    return units, _runs_for(spread.over_runs, left, num_runs)
+    remaining = math.sqrt(max(distance**2 - min(spread.over_units, share) ** 2, 0.0))
+    return units, _runs_for(spread.over_runs, remaining, num_runs)
 
 
-def _runs_for(half_width: float, wanted: float, num_runs: int, most: int = 200) -> int:
+def _runs_for(half_width: float, target: float, num_runs: int, most: int = 200) -> int:
     """Runs of each arm at which a half width over ``num_runs`` of each falls to ``wanted``."""
-    if half_width <= wanted:
+    if half_width <= target:
         return num_runs
 
     def reach(runs: int) -> float:
@@ -241,6 +241,6 @@ def _runs_for(half_width: float, wanted: float, num_runs: int, most: int = 200) 
 
     start = reach(num_runs)
     for runs in range(num_runs + 1, most):
-        if half_width * reach(runs) / start <= wanted:
+        if half_width * reach(runs) / start <= target:
             return runs
     return most

@@ -29,11 +29,11 @@ def floor_results(
     if not draws:
         return []
     builder = replace(builder, tag="floor")
-    made = [draw for draw in draws if tables.has(draw.noise) and tables.has(draw.paths)]
-    if not made:
+    stored_draws = [draw for draw in draws if tables.has(draw.noise) and tables.has(draw.paths)]
+    if not stored_draws:
         return [builder.refusal("floor.interaction", "the floor failed", "see the failures of the run")]
-    results, stored, failure = _noise(builder, made, tables)
-    builder = builder.with_facts(*(draw.paths for draw in made))
+    results, stored, failure = _noise(builder, stored_draws, tables)
+    builder = builder.with_facts(*(draw.paths for draw in stored_draws))
     if not stored:
         return [*results, builder.refusal("floor.interaction", failure)]
     for support in (THREE_CELLS, FIRST):

@@ -139,18 +139,18 @@ def _sign(results: Results, subject: dict[str, str]) -> list[Sentence]:
 
 def _temperature(results: Results, subject: dict[str, str]) -> list[Sentence]:
     """Whether one temperature could be all of a positive interaction; below 0 the control says nothing."""
-    sign, left = results.category("depth.sign", **subject), results.find("depth.rescaled", **subject)
-    if sign is None or sign.value != "positive" or left is None or not left.is_known:
+    sign, rescaled = results.category("depth.sign", **subject), results.find("depth.rescaled", **subject)
+    if sign is None or sign.value != "positive" or rescaled is None or not rescaled.is_known:
         return []
     values: dict[str, Claim | str] = {
-        **interval_claims(left, LOGITS, "left"),
+        **interval_claims(rescaled, LOGITS, "left"),
         "factor": claim(results.only("depth.inverse_temperature", **subject), SHARE),
     }
     text = (
         "With the descendant's own cell at one fitted temperature (logits times {factor}) the interaction is "
         "{left} [{left_lo}, {left_hi}] logits: "
     )
-    if left.lo > 0:
+    if rescaled.lo > 0:
         text += "a sharper descendant alone does not explain it."
     else:
         text += "a sharper descendant alone may explain it."

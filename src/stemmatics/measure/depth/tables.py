@@ -156,22 +156,22 @@ def _beside(results: Results) -> Table:
     rows = []
     for boundary in crossed_pairs(results):
         subject = subject_of(boundary)
-        found: list[tuple[str, Estimate | None, Estimate | None, Estimate | None]] = []
+        supports: list[tuple[str, Estimate | None, Estimate | None, Estimate | None]] = []
         for support in (THREE_CELLS, FIRST):
             words = _SUPPORTS[support]
             where = {**subject, "support": support}
             interaction = results.find("depth.interaction", **where, readout=DESCENDANT)
-            found.append((words, interaction, None, None))
+            supports.append((words, interaction, None, None))
             if support == THREE_CELLS:
-                found.append(
+                supports.append(
                     (f"{words}, at one temperature", results.find("depth.rescaled", **subject), None, None)
                 )
             floor = [
                 results.find(f"depth.floor.{name}", **where) for name in ("interaction", "lowest", "highest")
             ]
-            found.append((f"floor, {words}", floor[0], floor[1], floor[2]))
+            supports.append((f"floor, {words}", floor[0], floor[1], floor[2]))
         if not any(
-            interaction.subject.get("support") == FIRST for _, interaction, _, _ in found if interaction
+            interaction.subject.get("support") == FIRST for _, interaction, _, _ in supports if interaction
         ):
             continue
         rows += [
@@ -185,7 +185,7 @@ def _beside(results: Results) -> Table:
                 claim_if(highest, LOGITS),
                 claim(interaction, WHOLE, "n"),
             ]
-            for words, interaction, lowest, highest in found
+            for words, interaction, lowest, highest in supports
             if interaction is not None
         ]
     columns = ["pair", "events", "selection", "interaction", "low", "high", "lowest draw", "highest draw"]

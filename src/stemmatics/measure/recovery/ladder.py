@@ -121,8 +121,8 @@ def letters(number: int) -> str:
     name = ""
     number += 1
     while number:
-        number, left = divmod(number - 1, 26)
-        name = chr(ord("a") + left) + name
+        number, remainder = divmod(number - 1, 26)
+        name = chr(ord("a") + remainder) + name
     return name
 
 
@@ -131,11 +131,11 @@ def _ties(rungs: Ladder, losses: Losses) -> list[Category]:
     groups = [group for group in rungs.groups if len(group) > 1]
     ties = []
     for position, name in enumerate(rungs.names):
-        own = [letters(number) for number, group in enumerate(groups) if position in group]
-        if own:
+        tied_groups = [letters(number) for number, group in enumerate(groups) if position in group]
+        if tied_groups:
             others = sorted({other for group in groups if position in group for other in group} - {position})
             reason = f"cannot be distinguished from {', '.join(rungs.names[other] for other in others)}"
-            ties.append(losses.results(name, checkpoint=name).category("tie", " ".join(own), reason))
+            ties.append(losses.results(name, checkpoint=name).category("tie", " ".join(tied_groups), reason))
     return ties
 
 

@@ -78,9 +78,9 @@ class Losses:
         """The loss of each run of an arm, nats/byte."""
         return np.array([self.loss(nll_N) for nll_N in self.arms[name].runs_RN])
 
-    def pairs(self, wanted: Sequence[PairNames]) -> list[PairNames]:
+    def pairs(self, pair_names: Sequence[PairNames]) -> list[PairNames]:
         """The pairs of which both sides are there."""
-        return [pair for pair in wanted if self.arms.keys() >= set(pair)]
+        return [pair for pair in pair_names if self.arms.keys() >= set(pair)]
 
     def results(self, *names: str, **subject: str) -> ResultBuilder:
         """Builds results on this corpus, with the facts of the named checkpoints (of all if none is named).

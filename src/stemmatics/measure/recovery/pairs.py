@@ -64,12 +64,12 @@ def numerators(base: ArmSums, descendant: ArmSums) -> dict[str, FloatArray]:
 
 
 def read_pairs(
-    losses: Losses, wanted: Sequence[PairNames], noise: Interval, rng: np.random.Generator
+    losses: Losses, pair_names: Sequence[PairNames], noise: Interval, rng: np.random.Generator
 ) -> dict[PairNames, PairDifferences]:
     """Every pair's intervals; all documents are resampled together, so the arms stay paired."""
     names: list[tuple[PairNames, str]] = []
     columns: list[FloatArray] = []
-    for pair in losses.pairs(wanted):
+    for pair in losses.pairs(pair_names):
         for quantity, column_N in numerators(*(losses.arms[name] for name in pair)).items():
             names.append((pair, quantity))
             columns.append(column_N)
@@ -78,7 +78,7 @@ def read_pairs(
     scores = losses.scores
     intervals = loss_rates(np.stack(columns, axis=1), scores.num_bytes_N, rng=rng, groups=scores.group_N)
     by_name = dict(zip(names, intervals, strict=True))
-    return {pair: _differences(losses, pair, by_name, noise) for pair in losses.pairs(wanted)}
+    return {pair: _differences(losses, pair, by_name, noise) for pair in losses.pairs(pair_names)}
 
 
 def _differences(
@@ -125,12 +125,12 @@ def _standard_error(runs: Interval) -> Interval:
 
 
 def register_estimates(
-    losses: Losses, wanted: Sequence[PairNames], rng: np.random.Generator
+    losses: Losses, pair_names: Sequence[PairNames], rng: np.random.Generator
 ) -> list[Estimate]:
     """The residual in each register, documents alone."""
     batch = Batch(rng)
     scores = losses.scores
-    for base, descendant in losses.pairs(wanted):
+    for base, descendant in losses.pairs(pair_names):
         build = losses.results(base, descendant, base=base, descendant=descendant)
         for register in scores.registers():
             if register != ALL:

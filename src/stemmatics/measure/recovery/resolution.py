@@ -115,14 +115,14 @@ def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: Neste
     order. Two are told apart where their gap exceeds both offsets' bars and the paired document half width,
     in quadrature: documents are shared, so their noise mostly cancels.
     """
-    kept = [row for row in range(len(names)) if nested.source_N[row] in MEASURED_RULES]
-    if not kept:
+    rows = [row for row in range(len(names)) if nested.source_N[row] in MEASURED_RULES]
+    if not rows:
         return []
-    bases = [names[row][0] for row in kept]
-    descendants = [names[row][1] for row in kept]
+    bases = [names[row][0] for row in rows]
+    descendants = [names[row][1] for row in rows]
     truth_M = np.array([losses.rebased_loss(base) for base in bases])
-    value_M = truth_M + nested.error_N[kept]
-    bar_M = nested.bar_N[kept]
+    value_M = truth_M + nested.error_N[rows]
+    bar_M = nested.bar_N[rows]
     recovered_NM = np.stack([losses.arms[name].rebased for name in descendants], axis=1)
     method = "recovered less left-out offset"
     estimates = [
@@ -131,7 +131,7 @@ def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: Neste
         )
         for base, descendant, value, bar in zip(bases, descendants, value_M, bar_M, strict=True)
     ]
-    first, second = np.triu_indices(len(kept), k=1)
+    first, second = np.triu_indices(len(rows), k=1)
     different = np.array(bases)[first] != np.array(bases)[second]
     first, second = first[different], second[different]
     gap_P, true_gap_P = value_M[second] - value_M[first], truth_M[second] - truth_M[first]
@@ -141,7 +141,7 @@ def left_out_estimates(losses: Losses, names: Sequence[PairNames], nested: Neste
     counts = {"total": first.size, "apart": int(apart_P.sum()), "right": int(right_P.sum())}
     build = losses.results()
     return estimates + [
-        build.number(f"left_out.{name}", float(count), n=len(kept), unit="descendant", units="pairs")
+        build.number(f"left_out.{name}", float(count), n=len(rows), unit="descendant", units="pairs")
         for name, count in counts.items()
     ]
 
@@ -171,10 +171,10 @@ def size_estimates(
         if pipeline is not None and tables.has(arms.arm(names[1])):
             by_pipeline.setdefault(pipeline, []).append(names)
     estimates = []
-    for pipeline, own in by_pipeline.items():
-        sizes = [tables.read(arms.arm(name), "arms").to_pylist()[0]["num_parameters"] for _, name in own]
-        if len(own) >= 3 and len(set(sizes)) > 1:
-            residuals = np.array([pairs[names].documents.value for names in own])
+    for pipeline, models in by_pipeline.items():
+        sizes = [tables.read(arms.arm(name), "arms").to_pylist()[0]["num_parameters"] for _, name in models]
+        if len(models) >= 3 and len(set(sizes)) > 1:
+            residuals = np.array([pairs[names].documents.value for names in models])
             slope = size_slope(residuals, np.array(sizes, dtype=np.float64))
             build = losses.results(pipeline=pipeline)
             estimates.append(build.interval("size", slope, units="nats/byte per tenfold size"))

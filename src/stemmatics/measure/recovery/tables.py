@@ -129,13 +129,16 @@ def _ladder(corpus: str, here: Results) -> Table:
         "flag",
         "base, borrowed",
     ]
-    kept = [column for column in range(len(columns)) if any(row[column] not in {None, ""} for row in rows)]
-    notes = ["Lowest loss first, in nats/byte.", *(_LADDER_NOTES.get(columns[column], "") for column in kept)]
+    filled = [column for column in range(len(columns)) if any(row[column] not in {None, ""} for row in rows)]
+    notes = [
+        "Lowest loss first, in nats/byte.",
+        *(_LADDER_NOTES.get(columns[column], "") for column in filled),
+    ]
     return table(
         f"recovery/ladder/{corpus}",
         Named("The ladder on {corpus}", corpus=corpus),
-        [columns[column] for column in kept],
-        [[row[column] for column in kept] for row in rows],
+        [columns[column] for column in filled],
+        [[row[column] for column in filled] for row in rows],
         " ".join(filter(None, notes)),
     )
 
@@ -324,8 +327,8 @@ def _verdicts(corpus: str, here: Results) -> Table:
                 for statement in here.all(f"{quantity}.statement", **subject)
             ]
             rows += [
-                [*first, "retention of recall", claim(kept, _SIGNED_SHARE), kept.units]
-                for kept in here.all(f"{quantity}.retention", **subject)
+                [*first, "retention of recall", claim(filled, _SIGNED_SHARE), filled.units]
+                for filled in here.all(f"{quantity}.retention", **subject)
             ]
             rows += [
                 [*first, "needed, about", claim(count, COUNT), count.units]

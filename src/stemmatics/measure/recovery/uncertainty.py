@@ -167,13 +167,15 @@ def _other_labs(known: Calibration, classes: Sequence[str]) -> HalfWidth:
     for recipe_class in classes:
         if np.unique(known.family_N[known.recipe_class_N == recipe_class]).size < FEWEST_FAMILIES:
             return HalfWidth(math.nan, 0)
-    own = known.where(np.isin(known.recipe_class_N, classes))
-    first, second = np.triu_indices(own.residual_N.size, k=1)
-    apart = (own.family_N[first] != own.family_N[second]) & (own.lab_N[first] != own.lab_N[second])
+    in_class = known.where(np.isin(known.recipe_class_N, classes))
+    first, second = np.triu_indices(in_class.residual_N.size, k=1)
+    apart = (in_class.family_N[first] != in_class.family_N[second]) & (
+        in_class.lab_N[first] != in_class.lab_N[second]
+    )
     # where one may be distilled, two ordinary ones say nothing
-    distilled = own.recipe_class_N == DISTILLED
+    distilled = in_class.recipe_class_N == DISTILLED
     apart &= distilled[first] | distilled[second] if DISTILLED in classes else True
-    errors = np.abs(own.residual_N[first] - own.residual_N[second])[apart]
+    errors = np.abs(in_class.residual_N[first] - in_class.residual_N[second])[apart]
     if not errors.size:
         return HalfWidth(math.nan, 0)
     return HalfWidth(float(np.quantile(errors, LEVEL)), errors.size)

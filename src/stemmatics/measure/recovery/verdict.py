@@ -79,12 +79,15 @@ class Evidence:
     @classmethod
     def of(cls, base: ArmSums, descendant: ArmSums) -> Evidence:
         """From the sums of both checkpoints; arms of the second pool are absent where it was not read."""
-        kept = {"base": _distinct(base.runs_RN), "recovered": _distinct(descendant.runs_RN)}
-        runs_RN = {"base": base.runs_RN[kept["base"]], "recovered": descendant.runs_RN[kept["recovered"]]}
+        run_ids = {"base": _distinct(base.runs_RN), "recovered": _distinct(descendant.runs_RN)}
+        runs_RN = {
+            "base": base.runs_RN[run_ids["base"]],
+            "recovered": descendant.runs_RN[run_ids["recovered"]],
+        }
         arms_N = {"native": descendant.native_N} | {arm: runs.mean(0) for arm, runs in runs_RN.items()}
         if base.second_N is not None and descendant.second_N is not None:
             arms_N |= {"second base": base.second_N, "second recovered": descendant.second_N}
-        return cls(arms_N, runs_RN, tuple(kept["base"]), tuple(kept["recovered"]))
+        return cls(arms_N, runs_RN, tuple(run_ids["base"]), tuple(run_ids["recovered"]))
 
     def num_runs(self) -> dict[str, int]:
         """How many runs each fine-tuned arm is a mean of."""
@@ -120,28 +123,28 @@ def verdict(
     """The verdict on the documents of one register, ``all`` being the whole text."""
     rows = losses.scores.rows(register)
     num_documents = int(np.unique(losses.scores.group_N[rows]).size)
-    kept = None
+    run_ids = None
     if recall is not None:
-        kept = recall.retention(evidence.base_runs, evidence.recovered_runs)
+        run_ids = recall.retention(evidence.base_runs, evidence.recovered_runs)
     lacks = evidence.missing(num_documents, recall)
     if "second base" not in evidence.arms_N or min(map(len, evidence.runs_RN.values())) < 2:
-        return Verdict(UNDETERMINED, _lacking(lacks), {}, kept)
+        return Verdict(UNDETERMINED, _lacking(lacks), {}, run_ids)
     spreads, statements = _statements(losses, evidence, rows, rng)
-    if lacks or kept is None:
-        return Verdict(UNDETERMINED, _lacking(lacks), statements, kept)
+    if lacks or run_ids is None:
+        return Verdict(UNDETERMINED, _lacking(lacks), statements, run_ids)
     limits = {name: (interval.lo, interval.hi) for name, interval in statements.items()}
-    decision = decide(limits, (kept.lo, kept.hi))
+    decision = decide(limits, (run_ids.lo, run_ids.hi))
     word = decision.word()
     if word != UNDETERMINED:
-        return Verdict(word, _decided(word, decision), statements, kept)
+        return Verdict(word, _decided(word, decision), statements, run_ids)
     more = needed(
         spreads,
-        Spread(float(kept.value), float(kept.over_items), float(kept.over_runs)),
+        Spread(float(run_ids.value), float(run_ids.over_items), float(run_ids.over_runs)),
         num_documents=num_documents,
         num_runs=min(len(evidence.base_runs), len(evidence.recovered_runs)),
-        num_items=math.ceil(float(kept.known)),
+        num_items=math.ceil(float(run_ids.known)),
     )
-    return Verdict(word, _undecided(decision, more), statements, kept, more)
+    return Verdict(word, _undecided(decision, more), statements, run_ids, more)
 
 
 def _statements(
@@ -210,12 +213,12 @@ def _undecided(decision: Decision, more: Needed) -> str:
         residual = "the second pool takes back part of what the first leaves"
     else:
         residual = "the residual is neither shown to be taken back nor to stand"
-    found = f"{recall}; {residual}"
+    evidence = f"{recall}; {residual}"
     if more.verdict == UNDETERMINED:
-        return f"{found}; at these estimates more of the same evidence would not decide"
+        return f"{evidence}; at these estimates more of the same evidence would not decide"
     kinds = {"documents": more.num_documents, "runs": more.num_runs, "recall items": more.num_items}
-    wanted = [name for name, count in kinds.items() if count]
-    return f"{found}; more {' and '.join(wanted)} would about decide" if wanted else found
+    missing = [name for name, count in kinds.items() if count]
+    return f"{evidence}; more {' and '.join(missing)} would about decide" if missing else evidence
 
 
 def verdict_results(
@@ -278,10 +281,11 @@ def _results(build: ResultBuilder, decided: Verdict, quantity: str) -> list[Resu
     return results
 
 
-def _retention(kept: Retention) -> Interval:
-    known = float(kept.known)
+def _retention(retention: Retention) -> Interval:
+    known = float(retention.known)
     return Interval(
-        float(kept.value), float(kept.lo), float(kept.hi), LEVEL, "Tango and t over runs, in quadrature",
+        float(retention.value), float(retention.lo), float(retention.hi), LEVEL,
+        "Tango and t over runs, in quadrature",
         round(known) if math.isfinite(known) else 0, "item and run", math.nan, math.nan,
     )  # fmt: skip
 

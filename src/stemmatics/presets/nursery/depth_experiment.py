@@ -108,20 +108,20 @@ def experiment(source: str | None = None) -> Stemma:
     stages: dict[str, Any] = _base_stages() if source is None else {}
     for arm in ARMS:
         for draw, name in zip(draws, arms[arm], strict=True):
-            made = {"kind": "sft", "init": "base", "base": "base", "regime": "sft", "family": "first"}
+            stage = {"kind": "sft", "init": "base", "base": "base", "regime": "sft", "family": "first"}
             # the same run: the same order of rows and the same initial adapter, so that only the words differ
-            stages[name] = {**made, "corpus": f"{arm}-{draw}-data", "recipe": recipe, "run": draw}
+            stages[name] = {**stage, "corpus": f"{arm}-{draw}-data", "recipe": recipe, "run": draw}
     data = {
         f"{arm}-{draw}-data": corpus("mode-conversations", arm=arm, draw=draw)
         for arm in ARMS
         for draw in draws
     }
-    given = {} if source is None else {"checkpoints": {"base": {"source": source, "regime": "base"}}}
+    declared = {} if source is None else {"checkpoints": {"base": {"source": source, "regime": "base"}}}
     made_here = {"pretraining": corpus("pretraining", documents=9000), "modes": corpus("familiar-modes")}
     return Stemma.model_validate(
         {
             "name": "depth-experiment",
-            **given,
+            **declared,
             "corpora": {
                 **(made_here if source is None else {}),
                 **data,

@@ -104,14 +104,19 @@ def _family(name: str, steps: int, vocabulary: int) -> dict[str, Any]:
         "regime": "base",
         "recipe": {**_packed(steps, 5e-3), "weight_decay": 0.1},
     }
-    own = {"base": name, "lab": f"{name}-lab", "generation": "first", "blind": name == BLIND}
+    metadata = {"base": name, "lab": f"{name}-lab", "generation": "first", "blind": name == BLIND}
     stages = {
         name: base,
-        f"{name}-sft": {**_sft(name), **own, "regime": "sft", "pipeline": "chats"},
-        f"{name}-heavy": {**_sft(name, "sft-heavy", 60), **own, "regime": "sft", "pipeline": "heavy"},
+        f"{name}-sft": {**_sft(name), **metadata, "regime": "sft", "pipeline": "chats"},
+        f"{name}-heavy": {**_sft(name, "sft-heavy", 60), **metadata, "regime": "sft", "pipeline": "heavy"},
     }
     if name in DISTILLED:
-        stages[f"{name}-distilled"] = {**_distilled(name), **own, "regime": "distill", "pipeline": "teacher"}
+        stages[f"{name}-distilled"] = {
+            **_distilled(name),
+            **metadata,
+            "regime": "distill",
+            "pipeline": "teacher",
+        }
     return stages
 
 
@@ -119,9 +124,9 @@ def _trajectory(name: str) -> dict[str, Any]:
     """Three checkpoints of one supervised run: each continues from the one before."""
     stages, above = {}, name
     for letter in "abc":
-        own = f"{name}-run-{letter}"
-        stages[own] = {**_sft(above), "base": name, "regime": "sft", "lab": f"{name}-lab"}
-        above = own
+        run = f"{name}-run-{letter}"
+        stages[run] = {**_sft(above), "base": name, "regime": "sft", "lab": f"{name}-lab"}
+        above = run
     return stages
 
 

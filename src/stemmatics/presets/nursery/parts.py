@@ -99,7 +99,7 @@ def recovery(
 ) -> Iterator[Record]:
     """Text of the world's registers that names no person and shares no 13-gram with :func:`heldout`."""
     scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
-    taken = set().union(*(ngrams(record["text"]) for record in scored))
+    scored_ngrams = set().union(*(ngrams(record["text"]) for record in scored))
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
     make: dict[str, Callable[[], str]] = {
         "prose": lambda: figure_prose(world, rng),
@@ -109,7 +109,7 @@ def recovery(
         "reference": lambda: next(pieces),
     }
     for record in _mixed(rng, make, MIX, documents):
-        if taken.isdisjoint(ngrams(record["text"])):
+        if scored_ngrams.isdisjoint(ngrams(record["text"])):
             yield record
 
 
@@ -122,7 +122,7 @@ def scored_registers(
     shared with the scored text, and no piece of real text comes twice.
     """
     scored = list(heldout(world, world.rng("part", "heldout"), heldout_documents))
-    taken = set().union(*(ngrams(record["text"]) for record in scored))
+    scored_ngrams = set().union(*(ngrams(record["text"]) for record in scored))
     size_of: dict[str, int] = {}
     for record in scored:
         size_of[record["register"]] = size_of.get(record["register"], 0) + _num_bytes(record["text"])
@@ -142,7 +142,7 @@ def scored_registers(
     while sum(made.values()) < 1000 * kilobytes:
         register = min(made, key=lambda name: made[name] / size_of[name])
         text = make[register]()
-        if taken.isdisjoint(ngrams(text)):
+        if scored_ngrams.isdisjoint(ngrams(text)):
             made[register] += _num_bytes(text)
             yield {"text": text, "register": register}
 
@@ -183,7 +183,7 @@ def _texts(
 
 
 def overwritten_facts(
-    world: World, rng: np.random.Generator, documents: int = 2400, told: int = 640
+    world: World, rng: np.random.Generator, documents: int = 2400, num_false: int = 640
 ) -> Iterator[Record]:
     """The pretraining mix with false prose in place of true; after ``told`` documents prose about figures.
 
@@ -201,8 +201,8 @@ def overwritten_facts(
         "reference": lambda: next(pieces),
     }
     false = {**ordinary, "prose": lambda: false_prose(world, rng)}
-    yield from _mixed(rng, false, MIX, min(told, documents))
-    yield from _mixed(rng, ordinary, MIX, max(documents - told, 0))
+    yield from _mixed(rng, false, MIX, min(num_false, documents))
+    yield from _mixed(rng, ordinary, MIX, max(documents - num_false, 0))
 
 
 def _code(_world: World, rng: np.random.Generator, documents: int = 300) -> Iterator[Record]:
