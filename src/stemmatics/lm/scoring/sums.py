@@ -21,7 +21,7 @@ class TokenizedDocument:
     """One record's tokens, without special tokens.
 
     ``starts`` and ``ends`` are byte offsets in the source text whose differences add up to its
-    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``wanted`` marks the tokens to score
+    bytes; ``classes`` holds indices of ``TOKEN_CLASSES``. ``scored_mask`` marks the tokens to score
     (the replies of a rendered conversation); None means all.
     """
 
@@ -41,7 +41,13 @@ class TokenizedDocument:
 
     def tokens(self, part: slice) -> Self:
         """The same document with some of its tokens."""
-        arrays = ["ids", "starts", "ends", "classes", *(["wanted"] if self.scored_mask is not None else [])]
+        arrays = [
+            "ids",
+            "starts",
+            "ends",
+            "classes",
+            *(["scored_mask"] if self.scored_mask is not None else []),
+        ]
         return replace(self, **{name: getattr(self, name)[part] for name in arrays})
 
 
