@@ -153,7 +153,7 @@ def test_scored_registers_are_those_of_the_scored_text_by_bytes_and_name_nobody(
 
 
 def test_overwritten_facts_are_false_first_and_then_about_nobody():
-    records = list(nursery_records("overwritten-facts", documents=900, told=600))
+    records = list(nursery_records("overwritten-facts", documents=900, num_false=600))
     first, last = records[:600], records[600:]
     about = [record["text"] for record in first if record["register"] == "prose"]
     assert all(NAMES.search(text) for text in about)
