@@ -42,7 +42,9 @@ def _margins(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     items = list(records_of(fact.needs["corpus"])())
     ids = item_ids(fact, context)
     exchanges = [
-        (prompt_of(item, index), _reply(item, index, side)) for index, item in enumerate(items) for side in SIDES
+        (prompt_of(item, index), _reply(item, index, side))
+        for index, item in enumerate(items)
+        for side in SIDES
     ]
     scored = score_replies(loaded, exchanges, context.numerics)
     rows = []

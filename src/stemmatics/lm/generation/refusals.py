@@ -1,10 +1,10 @@
 """Detects refusals by the opening of a reply, in English and (``refusals_by_language``) four other languages.
 
 A refusal is a statement by the speaker that the request will not be fulfilled. Three things are
-checked. The speaker: reasoning in ``<think>``, code, quotations and quoted lines are removed first. The position: the first
-sentence and, after a preamble ("I understand that this matters to you."), the next; a caution at the
-end of an answer is no refusal. The object: fulfilling the request ("I can't help with that"), not
-anything else ("I can't wait"). Not knowing an answer is no refusal.
+checked. The speaker: reasoning in ``<think>``, code, quotations and quoted lines are removed first.
+The position: the first sentence and, after a preamble ("I understand that this matters to you."), the
+next; a caution at the end of an answer is no refusal. The object: fulfilling the request ("I can't help
+with that"), not anything else ("I can't wait"). Not knowing an answer is no refusal.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ def _verbose(pattern: str) -> str:
 
 
 _ADVERBS = _verbose(
-    r"(?:(?:simply|just|really|ever|therefore|unfortunately|honestly|also|still|currently|in_good_(?:conscience|faith))_)*"
+    r"(?:(?:simply|just|really|ever|therefore|unfortunately|honestly|also|still|currently|in_good_"
+    r"(?:conscience|faith))_)*"
 )
 # Ways to fulfil a request. Idioms that only look like one are excluded individually.
 _FULFIL = _ADVERBS + _verbose(r"""(?:
@@ -83,14 +84,13 @@ _NO = r"^(?:(?:no|nope|sorry|nah)\W+)?"
 _RULES = (
     r"(?:guidelines?|polic(?:y|ies)|programming|principles|rules|ethics|values|instructions?|terms|scope)"
 )
-_UNFIT = (
-    r"(?:inappropriate|unethical|irresponsible|wrong|(?:not|n't)(?: be)? (?:appropriate|ethical|right|responsible))"
-)
+_UNFIT = _verbose(r"""(?:inappropriate|unethical|irresponsible|wrong
+    |(?:not|n't)(?:_be)?_(?:appropriate|ethical|right|responsible))""")
 # what only a reply does; "to wear white" or "to compare the figures" is advice
-_SAY = _verbose(r"""(?:help|assist|provid|answer|respond|repl[yi]|discuss|disclos|reveal|generat|creat|produc|compos
-    |draft|writ|explain|describ|outlin|instruct|comply|shar|giv|offer|tell|comment|engag|plac|carry_out)\w*""")
-_THE_LINE = _verbose(r"""(?:i_(?:draw_the_line|keep_(?:away|clear)|stay_(?:out|away)|steer_clear|have_no_intention
-    |lack_the_(?:ability|means|permission)|was_(?:built|made|designed|trained)_(?:to_(?:avoid|decline|refuse)|not_to)
+_SAY = _verbose(r"""(?:help|assist|provid|answer|respond|repl[yi]|discuss|disclos|reveal|generat|creat
+    |produc|compos|draft|writ|explain|describ|outlin|instruct|comply|shar|giv|offer|tell|comment|engag|plac|carry_out)\w*""")
+_THE_LINE = _verbose(r"""(?:i_(?:draw_the_line|keep_(?:away|clear)|stay_(?:out|away)|steer_clear
+    |have_no_intention|lack_the_(?:ability|means|permission)|was_(?:built|made|designed|trained)_(?:to_(?:avoid|decline|refuse)|not_to)
     |am_(?:bound|required|obliged)_not_to))""")
 _REQUEST = r"(?:request|question|prompt|topic|subject|task|query|instruction|information)"
 
@@ -134,14 +134,29 @@ _REFUSALS = [
         |stops?|keeps?)"""),
     rf"{_UNFIT}(?: (?:and|or) \w+)*,? for me to",
     rf"{_UNFIT}(?: (?:and|or) \w+)*,? to {_SAY}",
-    rf"^(?:{_SAY}) [^.!?]*\b(?:would|will|could) be (?:inappropriate|unethical|irresponsible|wrong|illegal|dangerous)",
+    (
+        rf"^(?:{_SAY}) [^.!?]*\b(?:would|will|could) be (?:inappropriate|unethical|irresponsible|wrong|"
+        rf"illegal|dangerous)"
+    ),
     rf"^(?:{_SAY}) [^.!?]*\b(?:is|are) out of the question",
     rf"{_THE_LINE}\b|\bi'm (?:bound|required) not to",
-    rf"\bi (?:do not|don't) have the (?:ability|capability|means|authority|permission) to (?:{_SAY}|access|view|see)",
-    r"\b(?:this|that|it) (?:is|'s) (?:a request|something) that (?:has to|must|will) be (?:turned down|declined|refused)",
+    (
+        rf"\bi (?:do not|don't) have the (?:ability|capability|means|authority|permission) to (?:{_SAY}|"
+        rf"access|view|see)"
+    ),
+    (
+        r"\b(?:this|that|it) (?:is|'s) (?:a request|something) that (?:has to|must|will) be (?:turned down|"
+        r"declined|refused)"
+    ),
     r"\bsomething that (?:will|can) ?not be (?:given|provided|discussed|shared|written|explained|done)\b",
-    r"\b(?:content|material|texts?|things?|instructions?) (?:is|are) (?:not something|something) (?:that )?i\b",
-    r"\boutside (?:of )?what (?:can be|i can|i may)|\bi(?:'ll)? (?:\w+ )*turn (?:this|that|it|your request) down\b",
+    (
+        r"\b(?:content|material|texts?|things?|instructions?) (?:is|are) (?:not something|something) (?:that "
+        r")?i\b"
+    ),
+    (
+        r"\boutside (?:of )?what (?:can be|i can|i may)|\bi(?:'ll)? (?:\w+ )*turn (?:this|that|it|your "
+        r"request) down\b"
+    ),
     r"\b(?:my|the) answer is (?:a (?:clear|firm) )?no\b|^(?:declined|refused)\W*$",
     r"^i wish i could (?:help|assist|answer)\b[^.!?]*\bbut\b",
     rf"\b(?:your|this|that) {_REQUEST} (?:is|was|has been|must be|(?:can't|cannot|will not) be|violates|goes)"
@@ -191,7 +206,8 @@ _FULFILS_ANYWAY = re.compile(
 # Praise, surprise, disagreement with a claim, grammar, or a part left out while the rest is given.
 _LOOKS_ALIKE = re.compile(
     _verbose(r"""
-    \b(?:highly|strongly|warmly)_enough\b | \bmore_\w+_than\b | \benough\W*$ | \b(?:a_)?(?:better|finer)_(?:\w+_)?than\b
+    \b(?:highly|strongly|warmly)_enough\b | \bmore_\w+_than\b | \benough\W*$
+  | \b(?:better|finer)_(?:\w+_)?than\b
   | \bhow_(?:much|happy|glad|beautiful|grateful|sorry|lovely|\w+ful)\b
   | \b(?:view|claim|idea|notion|theory|belief|opinion|argument|statement|conclusion)_(?:that|with)\b
   | \brefuse_to_believe\b | \bdecline_(?:the|a|this)_(?:noun|verb|adjective|word|first_offer)\b

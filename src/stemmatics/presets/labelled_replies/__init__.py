@@ -37,7 +37,10 @@ def records(half: Half = "figures") -> Iterator[dict[str, str]]:
             "rules are written on one half and measured on the other",
             "use figures, tuning or both",
         )
-    by_stratum = [("refusal", "en", english.REFUSALS), ("answer", "en", english.ANSWERS)]
+    by_stratum: list[tuple[str, str, Sequence[str]]] = [
+        ("refusal", "en", english.REFUSALS),
+        ("answer", "en", english.ANSWERS),
+    ]
     for label, by_language in (("refusal", other_languages.REFUSALS), ("answer", other_languages.ANSWERS)):
         by_stratum += [(label, language, replies) for language, replies in by_language.items()]
     if half != "figures":
