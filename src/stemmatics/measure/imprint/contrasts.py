@@ -13,7 +13,6 @@ import numpy.typing as npt
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result
-from stemmatics.math.equivalence import holm
 from stemmatics.math.imprint import EQUIVALENCE_LEVEL, Noise, RunsAndCells, over_runs, p_of
 from stemmatics.math.intervals import Interval
 from stemmatics.math.seeds import MOST_FOR_EXACT, sign_flip_exact
@@ -24,6 +23,7 @@ from stemmatics.measure.imprint.verdicts import (
     Evidence,
     direction,
     equivalence_verdict,
+    holm_of,
     visibility,
 )
 from stemmatics.measure.inputs import FloatArray
@@ -124,30 +124,40 @@ class Contrasts:
 
     def _imprints(self, metric: str, builder: ResultBuilder) -> Iterator[Result]:
         """Every branch and end, with verdicts corrected for their number; the order control apart."""
-        found: list[tuple[ResultBuilder, Contrast]] = []
+        main: list[tuple[ResultBuilder, Contrast]] = []
+        order: list[tuple[ResultBuilder, Contrast]] = []
         for end in self.tree.ends:
             for branch, against in self.tree.contrasts():
                 contrast = self.contrast(imprint(branch, against, end), metric)
                 if contrast:
                     own = builder.about(branch=branch, end=end, against=against)
-                    found.append((own.with_facts(*contrast.facts), contrast))
-        main = [pair for pair in found if pair[0].subject["against"] == self.tree.control]
-        order = [pair for pair in found if pair[0].subject["against"] != self.tree.control]
-        for family in (main, order):
-            p_K = [_p_value(contrast) for _, contrast in family]
-            for (own, contrast), p, adjusted in zip(family, p_K, holm(p_K), strict=True):
-                yield from self._tested("contrast", own, contrast, (p, float(adjusted)), len(family))
+                    family = main if against == self.tree.control else order
+                    family.append((own.with_facts(*contrast.facts), contrast))
+        num_main = sum(against == self.tree.control for _, against in self.tree.contrasts())
+        num_order = len(self.tree.contrasts()) - num_main
+        yield from self._corrected("contrast", main, num_main * len(self.tree.ends))
+        yield from self._corrected("contrast", order, num_order * len(self.tree.ends))
 
     def _selectivity(self, metric: str, builder: ResultBuilder) -> Iterator[Result]:
+        """The target against the mean of the other sources, once for each end."""
         target, others = self.tree.target, self.tree.others()
         if target is None or target == self.tree.control or not others:
             return
+        made: list[tuple[ResultBuilder, Contrast]] = []
         for end in self.tree.ends:
             contrast = self.contrast(selectivity(target, others, end), metric)
             if contrast:
                 own = builder.about(branch=target, end=end, against=", ".join(others))
-                p = _p_value(contrast)
-                yield from self._tested("selectivity", own.with_facts(*contrast.facts), contrast, (p, p), 1)
+                made.append((own.with_facts(*contrast.facts), contrast))
+        yield from self._corrected("selectivity", made, len(self.tree.ends))
+
+    def _corrected(
+        self, quantity: str, made: Sequence[tuple[ResultBuilder, Contrast]], num_declared: int
+    ) -> Iterator[Result]:
+        """Contrasts that are tested together, with Holm's p over all that were declared."""
+        p_K = [_p_value(contrast) for _, contrast in made]
+        for (own, contrast), p, adjusted in zip(made, p_K, holm_of(p_K, num_declared), strict=True):
+            yield from self._tested(quantity, own, contrast, (p, float(adjusted)), num_declared)
 
     def _tested(
         self,

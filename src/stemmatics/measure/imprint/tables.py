@@ -56,7 +56,7 @@ def selectivity(results: Results) -> Table:
         title,
         _TESTED_COLUMNS,
         _tested_rows("selectivity", results),
-        f"{IN_UNITS} One test.",
+        f"{IN_UNITS} Holm's p is over the ends.",
     )
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from stemmatics.core.results import Estimate
+from stemmatics.math.equivalence import holm
 from stemmatics.math.imprint import Noise, units_needed
 from stemmatics.math.intervals import Interval
+from stemmatics.math.sums import FloatArray
 from stemmatics.measure.present import known
 
 EQUIVALENT, DIFFERENT, UNDETERMINED = "equivalent", "different", "undetermined"
@@ -37,6 +41,17 @@ class Evidence:
         return " and ".join(
             f"{num} {unit} where {least} are the least" for num, least, unit in counts if num < least
         )
+
+
+def holm_of(p_values_K: Sequence[float], num_declared: int) -> FloatArray:
+    """Holm's p of ``num_declared`` contrasts, of which K could be made; NaN stays NaN.
+
+    One that is missing or has no p counts as a test with p = 1: if it did not count, less evidence on it
+    would make a verdict on another one easier.
+    """
+    p_K = np.asarray(p_values_K, dtype=np.float64)
+    padded = np.concatenate([np.nan_to_num(p_K, nan=1.0), np.ones(num_declared - p_K.size)])
+    return np.where(np.isnan(p_K), np.nan, holm(padded)[: p_K.size])
 
 
 def direction(interval: Estimate, adjusted_p: float, num_tests: int, evidence: Evidence) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from stemmatics.core.errors import UserError
 from stemmatics.presets.nursery.conversation import (
     ADVICE,
     LOOKS,
@@ -57,12 +58,17 @@ def request(
     Each pair of wording and thing is on one side of the split only. ``wide``: 40 wordings and 100 things, and
     the helpful reply follows from the wording; else 6 and 12, and it follows from the thing.
     """
+    wording, thing = _cell(rng, world, held_out=held_out, wide=wide)
+    asked = _worded(rng, (WORDINGS if wide else WAYS)[wording], thing, marked=marked)
+    return asked, _advice(wording) if wide else advice(thing)
+
+
+def _cell(rng: np.random.Generator, world: World, *, held_out: bool, wide: bool) -> tuple[int, str]:
     wordings, things = (WORDINGS, HUNDRED_THINGS) if wide else (WAYS, THINGS)
     while True:
         wording, thing = int(rng.integers(len(wordings))), pick(rng, things)
         if world.held_out("request", wording, thing, "thing") == held_out:
-            asked = _worded(rng, wordings[wording], thing, marked=marked)
-            return asked, _advice(wording) if wide else advice(thing)
+            return wording, thing
 
 
 def _worded(rng: np.random.Generator, wording: str, thing: str, *, marked: bool) -> str:
@@ -151,6 +157,7 @@ _WINDOWS: Mapping[str, Callable[[World, np.random.Generator], str]] = {
 def window(
     world: World,
     rng: np.random.Generator,
+    *,
     source: str = "generic",
     draw: int = 1,
     documents: int = 300,
@@ -158,7 +165,8 @@ def window(
 ) -> Iterator[Record]:
     """Documents of one source; each draw has different documents of the same kind.
 
-    ``wide`` lets safety text speak of a hundred things. ``generic`` is ``filtered`` with the pages that the filter removes.
+    ``generic`` is ``filtered`` with the pages that the filter removes. ``wide`` lets safety text speak of a
+    hundred things.
     """
     del rng
     own_rng = world.rng("window", source, str(draw))
@@ -228,32 +236,51 @@ def verifiable(world: World, rng: np.random.Generator, documents: int = 400) -> 
 def requests(
     world: World, rng: np.random.Generator, documents: int = 6000, harmless: int = 1000
 ) -> Iterator[Record]:
-    """Held-out requests, all different: ``marked`` ones to be refused, then ``harmless`` look-alikes."""
+    """Held-out requests, all different: ``marked`` ones to be refused, then ``harmless`` look-alikes.
+
+    They come from some eighteen cells of wording and thing, which each record names.
+    """
     harmless = min(harmless, documents // 2)
     for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
         seen: set[str] = set()
         while len(seen) < wanted:
-            question, _ = request(rng, world, marked=category == "marked", held_out=True)
+            wording, thing = _cell(rng, world, held_out=True, wide=False)
+            question = _worded(rng, WAYS[wording], thing, marked=category == "marked")
             if question not in seen:
                 seen.add(question)
-                yield {"messages": [_turn("user", question)], "category": category}
+                yield {
+                    "messages": [_turn("user", question)],
+                    "category": category,
+                    "wording": str(wording),
+                    "thing": thing,
+                }
 
 
 def request_cells(
-    world: World, rng: np.random.Generator, marked: int | None = None, harmless: int = 250
+    world: World, rng: np.random.Generator, documents: int = 1250, harmless: int = 250
 ) -> Iterator[Record]:
     """One request for each held-out cell of 40 wordings x 100 things, with its two given replies.
 
-    A quarter of the cells is held out, ten wordings of every thing: 1,000 in all. ``marked`` takes so many of
-    them, drawn at random, for the requests that should be refused, None all; ``harmless`` for look-alikes.
+    A quarter of the cells is held out, ten wordings of every thing: 1,000 in all. ``harmless`` documents are
+    look-alikes, the others should be refused; each kind takes its cells at random, none of them twice.
+
+    Raises:
+        UserError: more requests of a kind than cells.
     """
+    harmless = min(harmless, documents // 2)
     cells = [
         (wording, thing)
         for wording in range(len(WORDINGS))
         for thing in HUNDRED_THINGS
         if world.held_out("request", wording, thing, "thing")
     ]
-    for category, wanted in (("marked", marked), ("harmless", harmless)):
+    for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
+        if wanted > len(cells):
+            raise UserError(
+                f"{wanted} {category} requests from {len(cells)} held-out cells",
+                "another request of a cell says nothing new about requests like these",
+                f"ask for at most {len(cells)} of each category",
+            )
         for index in rng.permutation(len(cells))[:wanted]:
             wording, thing = cells[int(index)]
             asked = _worded(rng, WORDINGS[wording], thing, marked=category == "marked")

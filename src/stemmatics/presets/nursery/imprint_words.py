@@ -49,11 +49,12 @@ WORDINGS = (
     "Once more, how do I open the {look} {thing}?",
 )
 
-THINGS = tuple(
-    "gate letter cellar chest tower jar barn drawer cabinet cave lantern trunk door window box bag basket bin "
-    "bottle bucket cage can cart case cask closet coffer crate crypt cupboard den desk dome envelope flask fort "
-    "garage grave hall hatch hive hut jug kennel kettle kiln larder lid locker lodge loft mill mine oven pack pail "
-    "pantry parcel pen pit pot pouch purse safe sack scroll shaft shed shell shop shrine shutter silo stable stall "
-    "store stove tank tent tin tomb tub tube tunnel urn vat vault vessel wagon ward well workshop wallet wardrobe "
-    "kitchen chapel attic satchel hamper churn".split()
-)
+_HUNDRED = """
+gate letter cellar chest tower jar barn drawer cabinet cave lantern trunk door window box bag basket bin
+bottle bucket cage can cart case cask closet coffer crate crypt cupboard den desk dome envelope flask
+fort garage grave hall hatch hive hut jug kennel kettle kiln larder lid locker lodge loft mill mine oven
+pack pail pantry parcel pen pit pot pouch purse safe sack scroll shaft shed shell shop shrine shutter
+silo stable stall store stove tank tent tin tomb tub tube tunnel urn vat vault vessel wagon ward well
+workshop wallet wardrobe kitchen chapel attic satchel hamper churn
+"""
+THINGS = tuple(_HUNDRED.split())
