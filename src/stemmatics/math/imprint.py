@@ -169,8 +169,8 @@ def units_needed(value: float, noises: Sequence[Noise], margin: float) -> tuple[
     """About how much would settle an undetermined equivalence, if the value and the scatter stay as they are.
 
     Returns (runs, times as many wordings, things or cells). The target is the margin where the value lies
-    within it (equivalent), else 0 (different). None where no evidence would do: the value is 0 or on the
-    margin, or there is no scatter to extrapolate.
+    within it (equivalent), else 0 (different). None where no evidence would do, or where there is no scatter
+    to extrapolate.
     """
     inside = abs(value) < margin
     room = margin - abs(value) if inside else abs(value)

@@ -45,17 +45,18 @@ class Outcomes:
     """A metric's value at every prompt, and the wording and the thing that each was made from.
 
     Values are 1 for a prompt that was refused (or answered correctly), else 0; margins are in nats. Prompts
-    are labelled if every one has a wording and a thing; else each is a cell of its own.
+    are labelled if every one has a wording and a thing; else each item is a cell, and copies of an item one.
     """
 
     value_Q: FloatArray
+    item_Q: npt.NDArray[np.str_]
     wording_Q: npt.NDArray[np.str_] | None = None
     thing_Q: npt.NDArray[np.str_] | None = None
 
     @cached_property
     def _cell_of(self) -> npt.NDArray[np.generic]:
         if self.wording_Q is None or self.thing_Q is None:
-            return np.arange(self.value_Q.size)
+            return self.item_Q
         pairs = zip(self.wording_Q.tolist(), self.thing_Q.tolist(), strict=True)
         return np.array([f"{wording}{_SEPARATOR}{thing}" for wording, thing in pairs])
 
@@ -127,7 +128,7 @@ def read_node(node: NodeFacts, settings: ImprintSettings, tables: Tables) -> Nod
         if fact is None or not tables.has(fact):
             continue
         items = _of_category(tables.read(fact, "margins" if metric in MARGINS else "items"), category, metric)
-        outcomes[metric] = Outcomes(_values(items, metric), *_labels(items))
+        outcomes[metric] = Outcomes(_values(items, metric), names(items, "item_id"), *_labels(items))
         facts[metric] = fact
     scores = None
     if node.loss is not None and tables.has(node.loss):
