@@ -293,7 +293,7 @@ def test_without_an_imprint_none_is_found_and_with_one_it_is():
 
 @pytest.mark.known
 def test_false_imprints_and_false_selectivity_are_at_most_one_in_twenty(capsys):
-    any_imprint, selective = share_with_verdicts(0.0, 400, 3)
+    any_imprint, selective = share_with_verdicts(0.0, 250, 3)
     with capsys.disabled():
         sys.stdout.write(f"\nfalse imprints {any_imprint:.3f}, false selectivity {selective:.3f}\n")
     assert any_imprint <= 0.05

@@ -77,6 +77,20 @@ class Contrast:
         return 0 if self.runs_and_cells is None else len(self.runs_and_cells.values_CS)
 
     @property
+    def noises(self) -> list[Noise]:
+        """Sources of chance; of a loss its runs alone."""
+        if self.runs_and_cells is not None:
+            return self.runs_and_cells.noises
+        num = self.by_run_S.size
+        error = float(self.by_run_S.std(ddof=1) / np.sqrt(num)) if num > 1 else float("nan")
+        return [Noise("run", error, num)]
+
+    @property
+    def p_value(self) -> float:
+        """Of runs and requests; of a loss, whose interval is over runs alone, Student's."""
+        return p_of(float(self.by_run_S.mean()), self.noises)
+
+    @property
     def these_cells(self) -> Interval:
         """Over runs."""
         return self._noted(over_runs(self.by_run_S))
@@ -155,7 +169,7 @@ class Contrasts:
         self, quantity: str, made: Sequence[tuple[ResultBuilder, Contrast]], num_declared: int
     ) -> Iterator[Result]:
         """Contrasts that are tested together, with Holm's p over all that were declared."""
-        p_K = [_p_value(contrast) for _, contrast in made]
+        p_K = [contrast.p_value for _, contrast in made]
         for (own, contrast), p, adjusted in zip(made, p_K, holm_of(p_K, num_declared), strict=True):
             yield from self._tested(quantity, own, contrast, (p, float(adjusted)), num_declared)
 
@@ -178,7 +192,8 @@ class Contrasts:
                 yield builder.number(f"{quantity}.{name}", value, n=test.n, unit="run", units="")
         for name, value in zip(("p", "holm_p"), p_values, strict=True):
             yield builder.number(f"{quantity}.{name}", value, n=whole.n, unit=whole.unit, units="")
-        verdict, reason = direction(whole, p_values[1], num, self._evidence(contrast, metric))
+        evidence = self._evidence(contrast, metric)
+        verdict, reason = direction(whole, p_values[1], num, evidence, contrast.noises)
         yield builder.category(f"{quantity}.verdict", verdict, reason, n=whole.n, unit=whole.unit)
         if metric in SHARES:
             seen, why = visibility(whole)
@@ -251,12 +266,3 @@ class Contrasts:
 def _weighted(terms: Sequence[Term], values: Sequence[npt.ArrayLike]) -> FloatArray:
     weighted = [term.weight * np.asarray(x) for term, x in zip(terms, values, strict=True)]
     return np.asarray(np.sum(weighted, axis=0), dtype=np.float64)
-
-
-def _p_value(contrast: Contrast) -> float:
-    """Of runs and requests; of a loss, whose interval is over runs alone, Student's."""
-    if contrast.runs_and_cells is not None:
-        return contrast.runs_and_cells.p_value()
-    runs_S = contrast.by_run_S
-    error = float(runs_S.std(ddof=1) / np.sqrt(runs_S.size)) if runs_S.size > 1 else float("nan")
-    return p_of(float(runs_S.mean()), [Noise("run", error, runs_S.size)])

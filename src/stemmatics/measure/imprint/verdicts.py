@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -54,18 +55,25 @@ def holm_of(p_values_K: Sequence[float], num_declared: int) -> FloatArray:
     return np.where(np.isnan(p_K), np.nan, holm(padded)[: p_K.size])
 
 
-def direction(interval: Estimate, adjusted_p: float, num_tests: int, evidence: Evidence) -> tuple[str, str]:
+def direction(
+    interval: Estimate,
+    adjusted_p: float,
+    num_tests: int,
+    evidence: Evidence,
+    noises: Sequence[Noise] = (),
+) -> tuple[str, str]:
     """Whether a contrast is shown to be *higher* or *lower* than 0, and why; else *undetermined*.
 
     Its 95% interval must lie on one side of 0, and its p, corrected by Holm for the number of contrasts that
-    are tested together, under 5%.
+    are tested together, under 5%. ``noises`` say what would settle an interval that includes 0.
     """
     if evidence.missing:
         return UNDETERMINED, evidence.missing
     if not known(interval.lo) or not known(interval.hi):
         return UNDETERMINED, f"the interval is unknown ({interval.note})"
     if not (interval.lo > 0 or interval.hi < 0):
-        return UNDETERMINED, "the 95% interval includes 0"
+        needed = units_needed(interval.value, noises, 0.0) if noises else None
+        return UNDETERMINED, f"the 95% interval includes 0{_settling(needed)}"
     if not adjusted_p < ALPHA:
         return UNDETERMINED, f"Holm's p of {num_tests} contrasts is not under 5%"
     reason = "the 95% interval excludes 0"
@@ -93,7 +101,7 @@ def equivalence_verdict(
     outside = "the 90% interval reaches outside the margin"
     if abs(at_95.value) >= margin and at_95.excludes(0):
         return DIFFERENT, f"{outside}, the difference does too, and the 95% interval excludes 0"
-    missing = _settling(units_needed(at_95.value, noises, margin)) if noises else ""
+    missing = _settling(units_needed(at_95.value, noises, margin) if noises else None)
     if abs(at_95.value) < margin:
         return UNDETERMINED, f"{outside}, the difference does not{missing}"
     return UNDETERMINED, f"{outside} and the 95% interval includes 0{missing}"
@@ -104,7 +112,9 @@ def _settling(needed: tuple[int, float] | None) -> str:
     if needed is None:
         return ""
     runs, factor = needed
-    requests = "" if factor <= 1 else f" on {factor:.1f} times as many wordings and things"
+    requests = (
+        "" if factor <= 1 else f" on {math.ceil(10 * factor) / 10:.1f} times as many wordings and things"
+    )
     return f"; if value and scatter stayed as they are, about {runs} runs{requests} would settle it"
 
 
