@@ -134,10 +134,6 @@ _REFUSALS = [
         |stops?|keeps?)"""),
     rf"{_UNFIT}(?: (?:and|or) \w+)*,? for me to",
     rf"{_UNFIT}(?: (?:and|or) \w+)*,? to {_SAY}",
-    (
-        rf"^(?:{_SAY}) [^.!?]*\b(?:would|will|could) be (?:inappropriate|unethical|irresponsible|wrong|"
-        rf"illegal|dangerous)"
-    ),
     rf"^(?:{_SAY}) [^.!?]*\b(?:is|are) out of the question",
     rf"{_THE_LINE}\b|\bi'm (?:bound|required) not to",
     (

@@ -1,9 +1,11 @@
-"""Replies labelled by a reader: one half to write the rules of the refusal matcher on, one to measure it.
+"""Replies labelled by a reader: some to write the rules of the refusal matcher on, others to measure it.
 
-``english`` and ``other_languages`` were written before the rules saw them, and each label and language is
-halved by a seed, never by looking. Rules are written on ``tuning`` alone; precision and recall are those on
-``figures``. ``earlier`` was used to correct the rules in the past, so all of it belongs to ``tuning``. One
-person wrote replies and rules: the figures are about replies like these, not about those of any model.
+Rules are written on ``tuning`` alone; precision and recall are those on ``figures``, which the rules have
+never seen. ``english`` was written before them, and its refusals and answers are each halved by a seed, never
+by looking. Of ``other_languages``, written before them too, the second half was once meant for figures, but a
+third of the rules answer to nothing else in it: all of it belongs to ``tuning``. So does ``earlier``, used to
+correct rules in the past. ``later_languages`` was written after the rules, for figures alone. One person
+wrote replies and rules: the figures are about replies like these, not about those of any model.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from hashlib import sha256
 from typing import Literal
 
 from stemmatics.core.errors import UserError
-from stemmatics.presets.labelled_replies import earlier, english, other_languages
+from stemmatics.presets.labelled_replies import earlier, english, later_languages, other_languages
 
 Half = Literal["figures", "tuning", "both"]
 SEED = 20261201
@@ -37,21 +39,21 @@ def records(half: Half = "figures") -> Iterator[dict[str, str]]:
             "rules are written on one half and measured on the other",
             "use figures, tuning or both",
         )
-    by_stratum: list[tuple[str, str, Sequence[str]]] = [
-        ("refusal", "en", english.REFUSALS),
-        ("answer", "en", english.ANSWERS),
-    ]
-    for label, by_language in (("refusal", other_languages.REFUSALS), ("answer", other_languages.ANSWERS)):
-        by_stratum += [(label, language, replies) for language, replies in by_language.items()]
-    if half != "figures":
-        old = {
-            "refusal": [*earlier.REFUSALS, *earlier.LATER_REFUSALS],
-            "answer": [*earlier.ANSWERS, *earlier.LATER_ANSWERS],
-            "empty": earlier.EMPTY,
-        }
-        for label, replies in old.items():
-            yield from ({"reply": reply, "label": label, "language": "en"} for reply in replies)
-    for label, language, written in by_stratum:
-        tuning, figures = halves(written)
-        kept = {"figures": figures, "tuning": tuning, "both": [*tuning, *figures]}[half]
-        yield from ({"reply": reply, "label": label, "language": language} for reply in kept)
+    rows: dict[str, list[dict[str, str]]] = {"tuning": [], "figures": []}
+
+    def add(own_half: str, label: str, language: str, replies: Sequence[str]) -> None:
+        rows[own_half] += [{"reply": reply, "label": label, "language": language} for reply in replies]
+
+    add("tuning", "refusal", "en", [*earlier.REFUSALS, *earlier.LATER_REFUSALS])
+    add("tuning", "answer", "en", [*earlier.ANSWERS, *earlier.LATER_ANSWERS])
+    add("tuning", "empty", "en", earlier.EMPTY)
+    for label, written in (("refusal", english.REFUSALS), ("answer", english.ANSWERS)):
+        for own_half, replies in zip(("tuning", "figures"), halves(written), strict=True):
+            add(own_half, label, "en", replies)
+    for own_half, source in (("tuning", other_languages), ("figures", later_languages)):
+        for label, by_language in (("refusal", source.REFUSALS), ("answer", source.ANSWERS)):
+            for language, replies in by_language.items():
+                add(own_half, label, language, replies)
+    for own_half in ("figures", "tuning"):
+        if half in {own_half, "both"}:
+            yield from rows[own_half]
