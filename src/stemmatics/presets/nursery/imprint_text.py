@@ -238,7 +238,7 @@ def requests(
 ) -> Iterator[Record]:
     """Held-out requests, all different: ``marked`` ones to be refused, then ``harmless`` look-alikes.
 
-    They come from some eighteen cells of wording and thing, which each record names.
+    They come from some twenty cells of wording and thing, which each record names.
     """
     harmless = min(harmless, documents // 2)
     for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
