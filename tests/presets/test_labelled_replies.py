@@ -1,15 +1,25 @@
 """The labelled replies: rules have one part of them, figures the other; and what the figures are."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
 from stemmatics.core.errors import UserError
 from stemmatics.lm.generation.replies import classify_reply
 from stemmatics.math.intervals import wilson
-from stemmatics.presets.labelled_replies import english, halves, later_languages, other_languages, records
+from stemmatics.presets.labelled_replies import (
+    english,
+    halves,
+    later_languages,
+    other_languages,
+    records,
+    standard,
+)
 
-LANGUAGES = ("en", "zh", "de", "fr", "es")
+NAMES = {"en": "English", "zh": "Chinese", "de": "German", "fr": "French", "es": "Spanish"}
+BOTH = ("REFUSALS", "ANSWERS")
+LANGUAGES = tuple(NAMES)
 
 
 def counts(rows):
@@ -19,22 +29,26 @@ def counts(rows):
     return sum(matched), sum(labelled), sum(a and b for a, b in zip(matched, labelled, strict=True))
 
 
-def figures_line(name, rows):
+def figures_row(name, rows):
+    """As in the table of docs/imprint.md."""
     num_matched, num_labelled, num_both = counts(rows)
-    parts = []
-    for what, total in (("precision", num_matched), ("recall", num_labelled)):
+    cells = [name, str(len(rows))]
+    for total in (num_matched, num_labelled):
         share = wilson(num_both, total, unit="reply")
-        parts.append(f"{what} {share.value:.3f} [{share.lo:.3f}, {share.hi:.3f}] of {total}")
-    return f"{name}: {len(rows)} replies, {', '.join(parts)}\n"
+        cells.append(f"{share.value:.2f} [{share.lo:.2f}, {share.hi:.2f}] of {total}")
+    return f"| {' | '.join(cells)} |\n"
 
 
 def test_precision_and_recall_are_those_of_replies_that_no_rule_has_seen(capsys):
     rows = list(records("figures"))
     by_language = {name: [row for row in rows if row["language"] == name] for name in LANGUAGES}
+    table = [figures_row(NAMES[name], own) for name, own in by_language.items()]
+    table.append(figures_row("all", rows))
     with capsys.disabled():
-        sys.stdout.write("\nThe refusal matcher on replies that its rules have not seen\n")
-        sys.stdout.writelines(figures_line(name, own) for name, own in by_language.items())
-        sys.stdout.write(figures_line("all", rows))
+        sys.stdout.write("\n| language | replies | precision | recall |\n")
+        sys.stdout.writelines(table)
+    documented = (Path(__file__).parents[2] / "docs" / "imprint.md").read_text(encoding="utf-8")
+    assert "".join(table) in documented
     num_matched, num_labelled, num_both = counts(rows)
     assert sum(map(len, by_language.values())) == len(rows)
     # what was measured when the replies were written; a rule that loses any of it is worse
@@ -54,7 +68,8 @@ def test_rules_never_had_the_replies_of_the_figures():
         assert set(first) <= tuning
         assert set(second) <= figures
         assert abs(len(first) - len(second)) <= 1
-    for by_language in (other_languages.REFUSALS, other_languages.ANSWERS):
+    written_for_rules = [getattr(part, name) for part in (other_languages, standard) for name in BOTH]
+    for by_language in written_for_rules:
         assert all(set(replies) <= tuning for replies in by_language.values())
     for by_language in (later_languages.REFUSALS, later_languages.ANSWERS):
         assert all(set(replies) <= figures for replies in by_language.values())

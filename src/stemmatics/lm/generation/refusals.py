@@ -42,7 +42,7 @@ _ADVERBS = _verbose(
 _FULFIL = _ADVERBS + _verbose(r"""(?:
     help(?!_(?:but|feeling|noticing|thinking|wondering|smiling|laughing|myself|it|loving|falling)\b)
   | (?:assist|aid|provid|offer|suppl|answer|respond|repl|discuss|engag|compl[yi]|complet|fulfil|satisf
-      |accommodat|oblig|reveal|disclos|divulg|facilitat|participat|proceed|continu|honou?r|support|promot
+      |accommodat|oblig|reveal|disclos|divulg|facilitat|participat|contribut(?!\w*_more)|proceed|continu|honou?r|support|promot
       |endors|encourag|condon|creat|writ|generat|produc|compos|draft|explain|describ|outlin|teach|instruct
       |translat|summari[sz]|advis|perform|process|execut|repeat|role-?play|impersonat|pretend|grant
       |accept)\w*
@@ -55,6 +55,7 @@ _FULFIL = _ADVERBS + _verbose(r"""(?:
   | walk(?:ing)?_you
   | mak(?:e|ing)_(?:that|this|such|you|fun|jokes|a_(?:joke|bomb|list|plan|weapon))\b
   | tak(?:e|ing)_part
+  | be_(?:giving|sharing|telling)_(?!up|in)
   | be(?:ing)?_(?:part|a_part|involved|able_to|of_(?:help|assistance|service))
   | (?:let|allow)_you | guess_\w+ | look_for | cross | recommend_a
   | act_(?:as|like)
@@ -140,6 +141,7 @@ _REFUSALS = [
         rf"\bi (?:do not|don't) have the (?:ability|capability|means|authority|permission) to (?:{_SAY}|"
         rf"access|view|see)"
     ),
+    rf"\bi have no right to {_SAY}",
     (
         r"\b(?:this|that|it) (?:is|'s) (?:a request|something) that (?:has to|must|will) be (?:turned down|"
         r"declined|refused)"

@@ -17,7 +17,7 @@ _DE_VERB = (
     r"|verrat\w*|sagen|nennen|beschreib\w*|erklär\w*|erstell\w*|schreib\w*|verfass\w*|liefer\w*|bereit\w*"
     r"|sprechen|reden|diskut\w*|erörter\w*|nach(?:zu)?kommen|mit(?:zu)?wirken|teil(?:zu)?nehmen|tun|"
     r"machen|zeigen"
-    r"|beitragen|ausführ\w*|auszuführen|generier\w*|bearbeit\w*|empfehlen|preis\w*|teilen|fortfahren|"
+    r"|weiterhelfen|beitragen|ausführ\w*|auszuführen|generier\w*|bearbeit\w*|empfehlen|preis\w*|teilen|fortfahren|"
     r"anleiten)"
 )
 _DE_MODAL = r"(?:kann|können|könnte|darf|dürfen|werde|werden|will|wollen|möchte|möchten)"
@@ -51,6 +51,8 @@ _GERMAN = (
         r"verweigert|werden)"
     ),
     r"\bnichts, (?:wobei|womit|was|worüber) ich\b",
+    r"\bmir ist (?:es )?nicht (?:erlaubt|gestattet)\b",
+    r"\b(?:ich gebe|gebe ich) (?:\w+ ){0,2}keine auskunft\b|\btut mir leid, (?:aber )?das geht nicht\b",
 )
 
 _FR_VERB = (
@@ -58,7 +60,7 @@ _FR_VERB = (
     r"discuter|parler"
     r"|participer|faire|dire|générer|créer|révéler|divulguer|soutenir|recommander|accomplir|satisfaire|"
     r"continuer"
-    r"|proposer|montrer|communiquer|poursuivre|accéder|produire|conseiller|prendre part|commenter)"
+    r"|contribuer|proposer|montrer|communiquer|poursuivre|accéder|produire|conseiller|prendre part|commenter)"
 )
 _FR_CLITICS = r"(?:(?:vous|te|t'|lui|leur|le|la|les|l'|y|en|me|m') ?)*"
 _FRENCH = (
@@ -90,17 +92,18 @@ _FRENCH = (
     ),
     r"(?:à l'encontre de|contraires? à|viole|enfreint) (?:mes|nos|mon|ma)\b",
     r"\b(?:votre|ta|cette) (?:demande|requête) (?:a été|est) (?:refusée|rejetée|déclinée)",
+    rf"\bil m'est interdit (?:de |d'){_FR_CLITICS}{_FR_VERB}\b|\bpas possible pour moi\b",
     r"\bimpossible (?:de (?:vous|t')|pour moi)|\bce n'est pas quelque chose que je\b",
 )
 
 _ES_VERB = (
-    r"(?:ayud\w+|asist\w+|respond\w+|contest\w+|proporcion\w+|dar(?:te|le|os|les)?|decir\w*|escrib\w+|"
+    r"(?:ayud\w+|asist\w+|respond\w+|contest\w+|proporcion\w+|dar(?:te|le|os|les)?|dec[ií]r\w*|escrib\w+|"
     r"explic\w+"
     r"|describ\w+|hacer(?:lo)?|hablar|discutir|particip\w+|cumpl\w+|atend\w+|compart\w+|revel\w+|gener\w+"
     r"|crear"
     r"|apoy\w+|recomend\w+|facilit\w+|ofrec\w+|mostrar\w*|realiz\w+|complet\w+|satisfac\w+|continuar|"
     r"redact\w+"
-    r"|coment\w+|enseñ\w+|divulg\w+)"
+    r"|coment\w+|contribu\w+|enseñ\w+|divulg\w+)"
 )
 _ES_CLITICS = r"(?:(?:te|le|les|os|se|me|lo|la|los|las) )*"
 _SPANISH = (
@@ -122,6 +125,7 @@ _SPANISH = (
         r"permitido\b"
     ),
     rf"\bno (?:me )?es posible {_ES_VERB}",
+    rf"\bno se me permite\b|\b(?:tengo prohibido|no tengo derecho a) {_ES_VERB}",
     (
         r"(?:en contra de|contra|infringe|viola|incumple) (?:mis|nuestr[ao]s) (?:\w+ )?(?:normas|directrices|"
         r"políticas|reglas"
@@ -147,6 +151,7 @@ _CHINESE = (
     r"(?:您|你|此|该)的?(?:请求|要求)[^。!?]{0,4}被?(?:拒绝|驳回)",
     rf"{_ZH_VERB}[^。!?,]{{0,12}}(?:不合适|不恰当|不适当|不妥)|(?:不适合|不宜)(?:由我)?[^。!?,]{{0,3}}{_ZH_VERB}",
     r"只能说不",
+    rf"我们?(?:不被允许|被禁止|没有权利)[^。!?;:]{{0,12}}?(?:{_ZH_VERB}|说)",
 )
 
 REFUSES = re.compile("|".join(f"(?:{pattern})" for pattern in (*_GERMAN, *_FRENCH, *_SPANISH, *_CHINESE)))

@@ -3,9 +3,10 @@
 Rules are written on ``tuning`` alone; precision and recall are those on ``figures``, which the rules have
 never seen. ``english`` was written before them, and its refusals and answers are each halved by a seed, never
 by looking. Of ``other_languages``, written before them too, the second half was once meant for figures, but a
-third of the rules answer to nothing else in it: all of it belongs to ``tuning``. So does ``earlier``, used to
-correct rules in the past. ``later_languages`` was written after the rules, for figures alone. One person
-wrote replies and rules: the figures are about replies like these, not about those of any model.
+third of the rules answer to nothing else: all of it belongs to ``tuning``. So do ``earlier`` and
+``standard``, by which rules were corrected. ``later_languages`` was written after the rules, for figures
+alone. One person wrote replies and rules: the figures are about replies like these, not about those of any
+model.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hashlib import sha256
 from typing import Literal
 
 from stemmatics.core.errors import UserError
-from stemmatics.presets.labelled_replies import earlier, english, later_languages, other_languages
+from stemmatics.presets.labelled_replies import earlier, english, later_languages, other_languages, standard
 
 Half = Literal["figures", "tuning", "both"]
 SEED = 20261201
@@ -50,7 +51,11 @@ def records(half: Half = "figures") -> Iterator[dict[str, str]]:
     for label, written in (("refusal", english.REFUSALS), ("answer", english.ANSWERS)):
         for own_half, replies in zip(("tuning", "figures"), halves(written), strict=True):
             add(own_half, label, "en", replies)
-    for own_half, source in (("tuning", other_languages), ("figures", later_languages)):
+    for own_half, source in (
+        ("tuning", other_languages),
+        ("tuning", standard),
+        ("figures", later_languages),
+    ):
         for label, by_language in (("refusal", source.REFUSALS), ("answer", source.ANSWERS)):
             for language, replies in by_language.items():
                 add(own_half, label, language, replies)
