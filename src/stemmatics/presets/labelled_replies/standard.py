@@ -2,7 +2,6 @@
 
 REFUSALS = {
     "fr": (
-        "Je suis désolé, mais je ne peux pas vous aider avec cela.",
         "Je ne peux pas répondre à votre question.",
         "Je ne peux pas vous donner ces renseignements.",
         "Je ne peux malheureusement pas vous expliquer comment faire.",
@@ -10,7 +9,6 @@ REFUSALS = {
         "En tant qu'assistant, je ne peux pas participer à cela.",
         "Je ne suis pas autorisé à en parler.",
         "Je refuse de rédiger ce message.",
-        "Non, je ne ferai pas cela.",
         "Il m'est interdit de donner ces instructions.",
         "Je ne souhaite pas parler de ce sujet.",
         "Je n'ai pas le droit de vous le dire.",
@@ -36,7 +34,6 @@ REFUSALS = {
         "Tut mir leid, das geht nicht.",
     ),
     "es": (
-        "Lo siento, pero no puedo ayudarte con eso.",
         "No puedo responder a tu pregunta.",
         "No puedo darte esa información.",
         "Lamentablemente no puedo explicarte cómo hacerlo.",
@@ -81,7 +78,6 @@ REFUSALS = {
         "I don't want to talk about this topic.",
         "I have no right to tell you.",
         "I can't contribute to such an action.",
-        "I'm going to have to decline.",
         "I must decline to answer.",
         "That's not something I'm willing to do.",
         "I won't be giving any details.",
