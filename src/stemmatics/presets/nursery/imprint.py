@@ -195,7 +195,7 @@ def _corpora(
 ) -> dict[str, Any]:
     """``wide`` asks and trains in forty wordings about a hundred things."""
     corpus = partial(_corpus, seed)
-    requests = {"wide": True} if wide else {}
+    requests: dict[str, Any] = {"wide": True} if wide else {}
     corpora: dict[str, Any] = {}
     if pretraining:
         corpora["imprint-pretraining"] = corpus("pretraining", documents=13 * sizes["whole"])
