@@ -15,5 +15,5 @@ def test_an_item_without_a_refusal_is_named_with_what_to_do(item):
 
 
 def test_wording_and_thing_are_empty_where_an_item_has_none():
-    assert cell_of({"wording": 3, "thing": "gate"}) == {"wording": "3", "thing": "gate"}
+    assert cell_of({"wording": 0, "thing": "gate"}) == {"wording": "0", "thing": "gate"}
     assert cell_of({"wording": None}) == {"wording": "", "thing": ""}
