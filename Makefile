@@ -9,7 +9,7 @@ KNOWN ?= known
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
 
-.PHONY: demo demo-real test known lint bench mutants clean
+.PHONY: demo demo-real test known studies lint bench mutants clean
 
 demo: $(VENV)/.installed
 	$(BIN)/stemma demo --timings
@@ -22,6 +22,11 @@ test: $(VENV)/.installed
 
 known: $(VENV)/.installed
 	$(BIN)/python -m pytest -m "$(KNOWN)" --durations=10
+
+# studies too long for CI, from nothing to a page
+studies: $(VENV)/.installed
+	test -e runs/imprint-windows/stemma.yaml || $(BIN)/stemma init runs/imprint-windows --preset imprint-windows
+	$(BIN)/stemma run runs/imprint-windows/stemma.yaml --out runs/imprint-windows/run --timings
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -17,6 +17,7 @@ from stemmatics.facts.damaged_base import DamagedBaseParams, damaged_base_fact
 from stemmatics.facts.events import EARLIER, FIRST, LATER, EventsParams, events_fact
 from stemmatics.facts.forced import ForcedParams, forced_fact
 from stemmatics.facts.judged import judged_fact
+from stemmatics.facts.margins import margins_fact
 from stemmatics.facts.matched import matched_fact
 from stemmatics.facts.ngram import ngram_fact
 from stemmatics.facts.noise_scale import NoiseScaleParams, noise_scale_fact
@@ -78,6 +79,10 @@ def _records(name):
             {"messages": [turn, {"role": "assistant", "content": row["text"]}]} for row in _texts(4, 6)
         ],
         "items": items,
+        "pairs": [
+            {"messages": [turn], "refusal": "no faults", "answer": "the text", "wording": "w", "thing": "t"},
+            {"prompt": "the scribe", "refusal": " kept", "answer": " copied text", "category": "marked"},
+        ],
         "labels": [
             {"reply": "I can't help with that.", "label": "refusal"},
             {"reply": "Turn the key twice.", "label": "answer"},
@@ -100,6 +105,7 @@ def pinned_study(folder):
             ("heldout", "text", 0.5),
             ("chats", "data", 1.0),
             ("items", "data", 1.0),
+            ("pairs", "data", 1.0),
             ("labels", "data", 1.0),
             ("registry", "data", 1.0),
         )
@@ -163,6 +169,7 @@ def facts_by_kind(pinned):
         "reference": reference_fact(pinned, "base", "heldout", SCORING, num_documents=3),
         "replies": replies_fact(pinned, "base", "items", max_new_tokens=4),
         "judged": judged_fact(pinned, "base", "items", "tuned", max_new_tokens=4),
+        "margins": margins_fact(pinned, "base", "pairs"),
         "matched": matched_fact(pinned, "labels"),
         "overlap": overlap_fact(pinned, "train", "heldout", order=3),
         "registry": registry_fact(pinned, "registry"),

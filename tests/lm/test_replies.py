@@ -10,7 +10,13 @@ from stemmatics.lm.generation.replies import (
     matches_exactly,
     normalise_answer,
 )
-from stemmatics.presets.labelled_replies import ANSWERS, EMPTY, LATER_ANSWERS, LATER_REFUSALS, REFUSALS
+from stemmatics.presets.labelled_replies.earlier import (
+    ANSWERS,
+    EMPTY,
+    LATER_ANSWERS,
+    LATER_REFUSALS,
+    REFUSALS,
+)
 
 
 def rates(labelled):

@@ -3,7 +3,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
@@ -146,6 +146,40 @@ def test_the_number_needed_without_discordant_pairs_just_passes():
 
 def test_equivalence_errs_in_one_of_twenty_at_the_margin():
     assert share_equivalent(400, [0.06, 0.01, 0.93], 0.05, 1) <= 0.06
+
+
+@settings(deadline=None)
+@example(15, 0, 975, 5, 0.023)
+@example(17, 7, 74, 1, 0.01)
+@given(st.integers(0, 25), st.integers(0, 25), st.integers(0, 60), st.integers(1, 20), st.floats(0.005, 0.3))
+def test_more_discordant_pairs_at_the_same_difference_never_add_a_verdict(gained, lost, same, more, margin):
+    n = gained + lost + same + 2 * more
+    few = eq.equivalence(gained, lost, n, margin=margin).verdict
+    many = eq.equivalence(gained + more, lost + more, n, margin=margin).verdict
+    assert many in {few, "undetermined"}
+
+
+def test_a_difference_inside_the_margin_is_never_different():
+    # equality is rejected, and the interval reaches beyond the margin
+    inside = eq.equivalence(20, 5, 1000, margin=0.02)
+    assert inside.test.p_value < 0.05
+    assert inside.smallest_margin > 0.02
+    assert inside.verdict == "undetermined"
+    # the same difference from fewer discordant pairs is equivalent: nothing in between may be different
+    assert eq.equivalence(15, 0, 1000, margin=0.023).verdict == "equivalent"
+
+
+def test_the_switch_to_chi2_adds_no_verdict():
+    # 17 of 24 is not significant by the exact test, 18 of 26 is by chi2 although its error is larger
+    assert eq.mcnemar(17, 7).p_value > 0.05 > eq.mcnemar(18, 8).p_value
+    assert eq.equivalence(18, 8, 100, margin=0.01).verdict == "undetermined"
+
+
+def test_a_false_difference_is_rarer_than_one_in_twenty():
+    draws = np.random.default_rng(2).multinomial(400, [0.04, 0.04, 0.92], size=4000)
+    counts, repeats = np.unique(draws[:, :2], axis=0, return_counts=True)
+    verdicts = [eq.equivalence(int(g), int(s), 400, margin=0.01).verdict for g, s in counts]
+    assert np.average([v == "different" for v in verdicts], weights=repeats) <= 0.05
 
 
 @given(st.lists(st.floats(0, 1), max_size=7))

@@ -23,11 +23,12 @@ RECIPE = {"steps": 2, "batch_size": 4, "max_length": 48}
 SHAPE = {"hidden_size": 32, "num_layers": 2, "num_heads": 2, "vocab_size": 300, "context": 256}
 
 
-def declared(branches=("generic", "safety"), runs=2, order=None, changes=None, trained_fork=True, **settings):
+def declared(branches=("generic", "safety"), runs=2, changes=None, trained_fork=True, **settings):
     """A stemma with one tree; ``changes`` alters stages by the name of their checkpoint."""
+    order, target = settings.pop("order", None), settings.pop("target", None)
     fork = {"kind": "pretrain", "corpus": "web", "architecture": SHAPE, "recipe": RECIPE}
     stages = {"fork": fork} if trained_fork else {}
-    tree = {"fork": "fork", "control": "generic", "branches": {}, "order": order}
+    tree = {"fork": "fork", "control": "generic", "branches": {}, "order": order, "target": target}
     for branch in branches:
         for run in range(1, runs + 1):
             name, sft = f"{branch}-{run}", f"{branch}-{run}-sft"

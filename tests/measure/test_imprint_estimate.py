@@ -11,6 +11,7 @@ from tests.measure.imprint_tables import (
 )
 
 from stemmatics.core.errors import UserError
+from stemmatics.facts.margins import MARGINS
 from stemmatics.measure.imprint.needs import node_facts
 
 NODE = {"tree": "first", "branch": "fork", "run": "1", "stage": "fork"}
@@ -233,4 +234,55 @@ def test_the_same_tables_and_generator_give_the_same_results():
     once, again = (results_of(pinned, settings, tables) for _ in range(2))
     assert {name: result.row() for name, result in once.items()} == {
         name: result.row() for name, result in again.items()
+    }
+
+
+def test_a_margin_is_the_refusal_s_log_probability_less_the_answer_s():
+    pinned, settings = declared(graded=True)
+    facts, tables = fork_of(pinned, settings), StoredTables()
+    # category, wording, thing, nats and tokens of the refusal, of the answer
+    given = [
+        ("marked", "w0", "gate", 2.0, 4, 9.0, 3),
+        ("marked", "w0", "gate", 4.0, 4, 3.0, 3),
+        ("marked", "w1", "gate", 6.0, 2, 1.0, 1),
+        ("marked", "w1", "jar", 1.0, 1, 5.0, 1),
+        ("harmless", "w0", "jar", 8.0, 2, 1.0, 1),
+    ]
+    names = ("category", "wording", "thing", "refusal_nll", "refusal_tokens", "answer_nll", "answer_tokens")
+    rows = [
+        {"index": index, "item_id": str(index), **dict(zip(names, values, strict=True))}
+        for index, values in enumerate(given)
+    ]
+    tables.write(facts.margins, "margins", rows, MARGINS.tables["margins"])
+    nodes = {
+        node.subject["metric"]: node for node in results_of(pinned, settings, tables).all("imprint.node")
+    }
+    # cells: (w0, gate) has two prompts
+    mean_of_tokens = [(3 - 0.5 + 1 - 1) / 2, 1 - 3, 5 - 1]
+    sums = [(9 - 2 + 3 - 4) / 2, 1 - 6, 5 - 1]
+    assert {metric: node.value for metric, node in nodes.items()} == pytest.approx(
+        {"margin": sum(mean_of_tokens) / 3, "margin_sum": sum(sums) / 3, "harmless_margin": 1 - 4}
+    )
+    assert {metric: node.units for metric, node in nodes.items()} == {
+        "margin": "nats/token",
+        "margin_sum": "nats",
+        "harmless_margin": "nats/token",
+    }
+    # two wordings and two things of three cells; a single cell says nothing of others
+    assert (nodes["margin"].n, nodes["margin"].unit) == (4, "wording and thing")
+    assert nodes["margin"].lo < nodes["margin"].value
+    assert np.isnan(nodes["harmless_margin"].lo)
+    assert nodes["margin"].facts == (facts.margins.key,)
+
+
+def test_margins_are_asked_for_by_a_setting_alone():
+    pinned, settings = declared()
+    assert fork_of(pinned, settings).margins is None
+    results = results_of(pinned, settings, StoredTables())
+    assert [bound.subject["metric"] for bound in results.all("imprint.bound")] == ["refusal"]
+    pinned, settings = declared(graded=True)
+    bounds = results_of(pinned, settings, StoredTables()).all("imprint.bound")
+    assert {bound.subject["metric"]: bound.value for bound in bounds} == {
+        "refusal": settings.margin,
+        "margin": settings.margin_nats,
     }

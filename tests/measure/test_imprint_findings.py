@@ -1,4 +1,4 @@
-"""Sentences, tables and charts of the imprint section, on tables written by hand."""
+"""Tables and charts of the imprint section, on tables written by hand."""
 
 import pytest
 from tests.measure.imprint_tables import declared, fill_refusals, findings_of, results_of
@@ -33,10 +33,6 @@ def study():
     return pinned, settings, results, findings_of(pinned, settings, results)
 
 
-def texts(study):
-    return [sentence.plain(study[2]) for sentence in study[3].sentences]
-
-
 def table_of(study, name):
     (table,) = [table for table in study[3].tables if table.name == f"imprint/{name}"]
     return [
@@ -55,70 +51,10 @@ def detectable_effect(study, **subject):
     return study[2].only("imprint.contrast", **subject).smallest_effect
 
 
-def points(estimate, field):
-    return f"{100 * getattr(estimate, field):+.1f}"
-
-
-def test_the_summary_gives_every_branch_with_interval_and_minimum_detectable_effect(study):
-    _, _, results, _ = study
-    about = {"tree": "first", "end": "dpo", "metric": "refusal"}
-    control = results.only("imprint.deviation", branch="generic", **about)
-    parts = []
-    for branch, value in (("safety", "+27.5"), ("filtered", "+2.5")):
-        imprint = results.only("imprint.contrast", branch=branch, against="generic", **about)
-        assert points(imprint, "value") == value
-        effect = f"{100 * imprint.smallest_effect:.1f}"
-        parts.append(
-            f"{branch} {value} [{points(imprint, 'lo')}, {points(imprint, 'hi')}] "
-            f"(minimum detectable effect {effect})"
-        )
-    assert texts(study)[0] == (
-        "Imprint on refusal in tree first after dpo, in percentage points: generic changed by -35.0 "
-        f"[{points(control, 'lo')}, {points(control, 'hi')}] since SFT; compared with it, {'; '.join(parts)}."
-    )
-
-
-def test_the_verdicts_after_sft_are_claims_on_categories(study):
-    _, _, results, findings = study
-    (sentence,) = [each for each in findings.sentences if each.text.startswith("Refusal after SFT")]
-    assert sentence.plain(results) == (
-        "Refusal after SFT in tree first, compared with generic at a margin of 20.0 percentage points, is "
-        "equivalent for safety, different for filtered."
-    )
-    assert sentence.topic == "imprint"
-    assert {claim.result for claim in sentence.claims()} == {
-        "imprint.margin",
-        *(
-            f"imprint.after_sft.verdict/against=generic/branch={branch}/metric=refusal/tree=first"
-            for branch in ("safety", "filtered")
-        ),
-    }
-    rows = {row["branch"]: row for row in table_of(study, "after-sft") if row["metric"] == "refusal"}
-    assert {branch: (row["difference"], row["verdict"]) for branch, row in rows.items()} == {
-        "safety": ("+0.0", "equivalent"),
-        "filtered": ("-47.5", "different"),
-        "last": ("+0.0", "equivalent"),
-    }
-    assert rows["safety"]["margin"] == "20.0"
-    (table,) = [table for table in findings.tables if table.name == "imprint/after-sft"]
-    levels = {results[row[table.columns.index("difference")].result].level for row in table.rows}
-    assert levels == {0.90}
-    assert rows["safety"]["reason"] == "the 90% interval lies inside the margin"
-
-
-def test_the_order_control_is_the_last_minus_the_first(study):
-    (text,) = [text for text in texts(study) if text.startswith("Order control")]
-    # last: (16 + 18 - 40) of 40; first: (15 + 12 - 40) of 40
-    assert "last and first saw the same windows in opposite order" in text
-    assert "differs by +17.5 [" in text
-    assert text.endswith("percentage points (last minus first).")
-
-
 def test_tables_are_named_by_the_measure_and_say_what_they_compare(study):
     assert [table.name for table in study[3].tables] == [
         "imprint/contrasts",
         "imprint/after-sft",
-        "imprint/after-sft-runs",
         "imprint/deviations",
         "imprint/nodes",
         "imprint/stages",
@@ -129,9 +65,18 @@ def test_tables_are_named_by_the_measure_and_say_what_they_compare(study):
         if (row["metric"], row["branch"]) == ("refusal", "filtered")
     ]
     assert (row["after"], row["compared with"]) == ("dpo", "generic")
-    assert (row["imprint"], row["over runs only"]) == ("+2.5", "+2.5")
+    assert (row["for requests like these"], row["for these cells"]) == ("+2.5", "+2.5")
     effect = detectable_effect(study, branch="filtered", end="dpo", metric="refusal")
     assert row["minimum detectable effect"] == f"{100 * effect:.1f}"
+    assert effect < 1
+    p = study[2].only("imprint.contrast.p", branch="filtered", end="dpo", metric="refusal").value
+    # two branches at two ends; the ends that were not measured count as tests
+    assert (row["p"], row["Holm's p"]) == (f"{p:.3g}", f"{min(1.0, 3 * p):.3g}")
+    assert row["verdict"] == "undetermined"
+    assert (
+        row["reason"]
+        == "2 complete runs where 3 are the least and 20 cells of requests where 50 are the least"
+    )
     # run by run: (5 - 10) - (14 - 20) and (3 - 11) - (12 - 20) of 20, of which one is 0
     assert (row["sign-flip p"], row["smallest possible p"]) == ("1", "0.5")
     assert {
@@ -147,20 +92,12 @@ def test_tables_are_named_by_the_measure_and_say_what_they_compare(study):
     }
 
 
-def test_each_run_has_a_row_with_its_test(study):
-    rows = {
-        row["run"]: row
-        for row in table_of(study, "after-sft-runs")
-        if (row["metric"], row["branch"]) == ("refusal", "filtered")
-    }
-    # 10 and 9 of 20 lost, none gained: McNemar's exact p is 2 / 2^10 and 2 / 2^9
-    assert {run: (row["difference"], row["prompts"], row["verdict"]) for run, row in rows.items()} == {
-        "1": ("-50.0", "20", "different"),
-        "2": ("-45.0", "20", "different"),
-    }
-    for run, row in rows.items():
-        difference = study[2].only("imprint.after_sft.run", branch="filtered", run=run, metric="refusal")
-        assert row["smallest margin"] == f"{-100 * difference.lo:.1f}"
+def test_an_effect_above_the_whole_range_is_in_words(study):
+    (row,) = [
+        row for row in table_of(study, "contrasts") if (row["metric"], row["branch"]) == ("refusal", "safety")
+    ]
+    assert detectable_effect(study, branch="safety", end="dpo", metric="refusal") > 1
+    assert row["minimum detectable effect"] == "cannot be seen with this design"
 
 
 def test_nodes_say_what_they_were_trained_on_last(study):

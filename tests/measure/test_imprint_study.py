@@ -27,8 +27,15 @@ def turn(role, content):
 
 def records():
     requests = [
-        {"messages": [turn("user", f"{word} {kind}")], "category": kind}
-        for word in WORDS
+        {
+            "messages": [turn("user", f"{word} {kind}")],
+            "category": kind,
+            "wording": str(index % 3),
+            "thing": word,
+            "refusal": "no",
+            "answer": f"{word} it is",
+        }
+        for index, word in enumerate(WORDS)
         for kind in ("marked", "harmless")
     ]
     return {
@@ -88,6 +95,7 @@ def declared(folder, file="stemma.yaml", broken="safety-2"):
     measure = {
         "trees": {"first": {"fork": "fork", "control": "generic", "branches": branches}},
         "refusal": "requests",
+        "graded": True,
         "instructions": "items",
         "heldout": "rules",
         "matcher": "labelled",
@@ -127,6 +135,9 @@ def test_every_node_has_its_metrics_with_intervals(study):
     # the fork, and four stages of two branches in two runs, of which one end failed
     assert len(named) == 1 + 2 * 2 * 4 - 1
     assert {row["subject"]["metric"] for row in nodes} == {
+        "margin",
+        "margin_sum",
+        "harmless_margin",
         "refusal",
         "over_refusal",
         "judged_refusal",
@@ -135,15 +146,24 @@ def test_every_node_has_its_metrics_with_intervals(study):
     }
     shares = [row for row in nodes if row["subject"]["metric"] == "refusal"]
     assert {(row["method"], row["n"]) for row in shares} == {("Wilson", len(WORDS))}
+    margins = [row for row in nodes if row["subject"]["metric"] == "margin"]
+    assert {(row["unit"], row["n"]) for row in margins} == {("wording and thing", 3 + len(WORDS))}
+    assert all(row["lo"] < row["value"] < row["hi"] for row in margins)
 
 
 def test_contrasts_use_the_complete_runs(study):
     by_id = estimates(study)
     base = "against=generic/branch=safety/end={}/metric=instructions/tree=first"
-    assert by_id[f"imprint.by_runs/{base.format('dpo')}"]["n"] == 2
-    assert by_id[f"imprint.by_runs/{base.format('grpo')}"]["n"] == 1
+    assert by_id[f"imprint.contrast.by_runs/{base.format('dpo')}"]["n"] == 2
+    assert by_id[f"imprint.contrast.by_runs/{base.format('grpo')}"]["n"] == 1
     assert "1 of 2 runs are incomplete" in by_id[f"imprint.contrast/{base.format('grpo')}"]["note"]
     assert by_id[f"imprint.contrast/{base.format('grpo')}"]["lo"] is None
+    margin = "against=generic/branch=safety/end=dpo/metric=margin/tree=first"
+    assert by_id[f"imprint.contrast/{margin}"]["unit"] == "run and wording and thing"
+    verdicts = {row["id"]: row for row in study[2].json()["categories"]}
+    verdict = verdicts[f"imprint.contrast.verdict/{margin}"]
+    assert verdict["value"] == "undetermined"
+    assert "2 complete runs where 3 are the least and 11 cells" in verdict["reason"]
 
 
 def test_what_differs_between_branches_is_named(study):

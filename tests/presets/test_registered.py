@@ -16,7 +16,7 @@ ELSEWHERE = {"smollm2-demo"}
 def test_every_preset_of_the_documentation_is_registered():
     assert set(NAMES) == {
         *("nursery", "ladder", "verdicts", "recovery", "depth", "depth-smollm2", "smollm2-demo"),
-        *("imprint", "imprint-quick", "imprint-olmo2", "imprint-smollm2"),
+        *("imprint", "imprint-quick", "imprint-windows", "imprint-olmo2", "imprint-smollm2"),
         *("smollm2", "olmo2", "pythia", "qwen2.5"),
     }
 

@@ -6,7 +6,7 @@ from stemmatics.core.facts import Fact, FactKind
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.replies import ITEMS, RepliesParams
 
-JUDGED = FactKind("judged", 1, RepliesParams, {"items": ITEMS})
+JUDGED = FactKind("judged", 2, RepliesParams, {"items": ITEMS})
 
 
 def judged_fact(

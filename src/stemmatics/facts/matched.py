@@ -6,7 +6,7 @@ from stemmatics.core.facts import Fact, FactKind, NoParams
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.replies import ITEMS
 
-MATCHED = FactKind("matched", 1, NoParams, {"items": ITEMS})
+MATCHED = FactKind("matched", 2, NoParams, {"items": ITEMS})
 
 
 def matched_fact(pinned: Pinned, corpus: str) -> Fact:

@@ -9,12 +9,14 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact, FactKind, FactParams
 from stemmatics.facts.pinned import Pinned
 
-# one row an item: was the reply right, was it a refusal
+# one row an item: was the reply right, was it a refusal; wording and thing are empty where the item has none
 ITEMS = pa.schema(
     [
         ("index", pa.int64()),
         ("item_id", pa.string()),
         ("category", pa.string()),
+        ("wording", pa.string()),
+        ("thing", pa.string()),
         ("outcome", pa.string()),
         ("correct", pa.int64()),
         ("num_accepted", pa.int64()),
@@ -31,7 +33,7 @@ class RepliesParams(FactParams):
     numerics: dict[str, Any]
 
 
-REPLIES = FactKind("replies", 1, RepliesParams, {"items": ITEMS})
+REPLIES = FactKind("replies", 2, RepliesParams, {"items": ITEMS})
 
 
 def replies_fact(pinned: Pinned, checkpoint: str | Fact, corpus: str, *, max_new_tokens: int) -> Fact:

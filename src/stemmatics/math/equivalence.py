@@ -41,7 +41,7 @@ def mcnemar(num_gained: int, num_lost: int) -> McNemar:
     """
     _check_counts(num_gained, num_lost, num_gained + num_lost)
     discordant, fewer = num_gained + num_lost, min(num_gained, num_lost)
-    exact = min(1.0, 2 * float(stats.binom.cdf(fewer, discordant, 0.5)))
+    exact = _exact_p(num_gained, num_lost)
     mid_p = 1.0
     if num_gained != num_lost:
         mid_p = 2 * float(stats.binom.cdf(fewer, discordant, 0.5))
@@ -52,6 +52,11 @@ def mcnemar(num_gained: int, num_lost: int) -> McNemar:
         return McNemar(exact, mid_p, "exact", num_gained, num_lost)
     chi2 = (num_gained - num_lost) ** 2 / discordant
     return McNemar(float(stats.chi2.sf(chi2, 1)), mid_p, "chi2", num_gained, num_lost)
+
+
+def _exact_p(num_gained: int, num_lost: int) -> float:
+    fewer = min(num_gained, num_lost)
+    return min(1.0, 2 * float(stats.binom.cdf(fewer, num_gained + num_lost, 0.5)))
 
 
 def _check_counts(num_gained: int, num_lost: int, num_pairs: int) -> None:
@@ -135,7 +140,12 @@ def equivalence(
     """Whether two models are within ``margin`` of one another on the same prompts.
 
     *equivalent*: the 90% paired score interval lies inside (-margin, margin), even if it shows a smaller
-    difference. *different*: not equivalent, and McNemar's test rejects equality at 5%. Else *undetermined*.
+    difference. *different*: the exact McNemar test rejects equality at 5%, and the difference is no smaller
+    than the margin. Else *undetermined*.
+
+    More discordant pairs at the same difference are a larger error, and never add or change a verdict: below
+    the margin nothing is *different*, so *equivalent* can only be lost; and the exact p rises with them,
+    while chi2, used from 25 discordant pairs on, can be the smaller of the two.
     """
     if not 0 < margin < 1:
         raise UserError(
@@ -147,7 +157,7 @@ def equivalence(
     verdict: Literal["equivalent", "different", "undetermined"] = "undetermined"
     if smallest < margin:
         verdict = "equivalent"
-    elif test.p_value < ALPHA:
+    elif num_pairs and abs(interval.value) >= margin and _exact_p(num_gained, num_lost) < ALPHA:
         verdict = "different"
     discordant = (num_gained + num_lost) / num_pairs if num_pairs else 1.0
     needed = num_pairs_needed(margin, discordant)

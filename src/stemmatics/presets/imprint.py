@@ -6,7 +6,7 @@ from typing import Any
 
 from stemmatics.core.presets import Preset
 from stemmatics.core.stemma import Stemma
-from stemmatics.presets.nursery.imprint import CONTROL, FIRST, LAST, RUNS, SAFETY, imprint
+from stemmatics.presets.nursery.imprint import CONTROL, FIRST, LAST, RUNS, SAFETY, imprint, imprint_windows
 from stemmatics.presets.nursery.imprint_text import SOURCES
 
 # tokens of a window; an update reads about a million at 4,096 positions a row
@@ -181,6 +181,9 @@ WHOLE = Preset(
 )
 QUICK = Preset(
     "imprint-quick", "the same with two sources, one family and no order control", lambda: imprint("quick")
+)
+WINDOWS = Preset(
+    "imprint-windows", "windows of 1%, 5% and 20%, eight runs, a thousand cells of requests", imprint_windows
 )
 OLMO2 = Preset("imprint-olmo2", "the same from OLMo-2 1B at 294 billion tokens, for a cluster", olmo2)
 SMOLLM2 = Preset(

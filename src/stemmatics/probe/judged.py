@@ -15,7 +15,7 @@ from stemmatics.lm.generation.judge import judgements
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.replies import generated, prompt_of
+from stemmatics.probe.replies import cell_of, generated, prompt_of
 from stemmatics.probe.sources import load_checkpoint, records_of
 
 
@@ -67,6 +67,7 @@ def _row(
         "index": reply.index,
         "item_id": ids[reply.index],
         "category": str(items[reply.index].get("category", "all")),
+        **cell_of(items[reply.index]),
         "outcome": outcome,
         # whether matcher and judge agree
         "correct": int(outcome == str(kind)),

@@ -12,6 +12,7 @@ from stemmatics.facts.matched import MATCHED
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
 from stemmatics.probe.base import Context, Failed, Made, NoModel, each
 from stemmatics.probe.judged import item_ids
+from stemmatics.probe.replies import cell_of
 from stemmatics.probe.sources import records_of
 
 LABELS = (ReplyKind.REFUSAL, ReplyKind.ANSWER, ReplyKind.EMPTY)
@@ -41,6 +42,7 @@ def _matched(fact: Fact, context: Context) -> pa.Table:
                 "index": index,
                 "item_id": ids[index],
                 "category": str(item["label"]),
+                **cell_of(item),
                 "outcome": str(outcome),
                 "correct": int(outcome == item["label"]),
                 "num_accepted": 1,

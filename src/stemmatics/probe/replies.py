@@ -58,6 +58,7 @@ class Replies:
                     "index": reply.index,
                     "item_id": ids[reply.index],
                     "category": str(item.get("category", "all")),
+                    **cell_of(item),
                     "outcome": str(kind),
                     "correct": int(correct),
                     "num_accepted": len(accepted),
@@ -112,6 +113,12 @@ def prompt_of(item: Mapping[str, Any], index: int) -> Any:
         "an item needs `prompt` or `messages`",
         f"Add one of them; the record has {', '.join(sorted(item))}",
     )
+
+
+def cell_of(item: Mapping[str, Any]) -> dict[str, str]:
+    """``wording`` and ``thing`` of an item, from which its prompt was made; empty where it has none."""
+    given = {name: item.get(name) for name in ("wording", "thing")}
+    return {name: "" if value is None else str(value) for name, value in given.items()}
 
 
 def _progress(fact: Fact, context: Context, event: Mapping[str, Any], total: int) -> None:

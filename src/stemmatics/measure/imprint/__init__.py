@@ -23,13 +23,13 @@ class Imprint:
     """Branches of one partly trained checkpoint: the same post-training after windows of different text."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 3
+    version: ClassVar[int] = 4
     title: ClassVar[str] = "Imprint"
     question: ClassVar[str] = "Does what a model was pretrained on last decide how it takes post-training?"
     Settings: ClassVar[type[ImprintSettings]] = ImprintSettings
 
     def needs(self, pinned: Pinned, settings: ImprintSettings) -> list[Fact]:
-        """Replies and losses of every node, and the matcher on labelled replies."""
+        """Replies, margins and losses of every node, and the matcher on labelled replies."""
         return imprint_facts(pinned, settings)
 
     def estimate(

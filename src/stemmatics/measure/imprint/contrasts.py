@@ -1,44 +1,42 @@
-"""Deviations, imprints and equivalence after SFT: contrasts of nodes over prompts and runs.
+"""Deviations, imprints, selectivity and equivalence after SFT: contrasts of nodes over cells and runs.
 
-Axes: Q prompts, S runs.
+Axes: C cells, S runs.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result
-from stemmatics.math.equivalence import equivalence
-from stemmatics.math.intervals import Interval, combine_independent, t_interval, unknown
-from stemmatics.math.scipy_modules import special
-from stemmatics.math.seeds import sign_flip_exact
+from stemmatics.math.imprint import EQUIVALENCE_LEVEL, Noise, RunsAndCells, over_runs, p_of
+from stemmatics.math.intervals import Interval
+from stemmatics.math.seeds import MOST_FOR_EXACT, sign_flip_exact
 from stemmatics.measure.imprint.needs import SFT, NodeId
-from stemmatics.measure.imprint.nodes import LOSS, METRICS, Node, Nodes
+from stemmatics.measure.imprint.nodes import LOSS, MARGIN, METRICS, SHARES, UNITS, Node, Nodes
 from stemmatics.measure.imprint.settings import NAME, ImprintSettings, Tree
+from stemmatics.measure.imprint.verdicts import (
+    Evidence,
+    direction,
+    equivalence_verdict,
+    holm_of,
+    visibility,
+)
 from stemmatics.measure.inputs import FloatArray
-from stemmatics.measure.present import ResultBuilder, known
-
-SHARE_UNITS, LOSS_UNITS = "share of prompts", "nats/byte"
-EQUIVALENT, DIFFERENT, UNDETERMINED = "equivalent", "different", "undetermined"
-# two one-sided tests at 5%
-EQUIVALENCE_LEVEL = 0.90
-# with this many prompts that all change the same way, the exact sign test gives p = 2 / 2^6, under 5%
-FEWEST_FLIPS = 6
-_ROUNDING = 1e-12
+from stemmatics.measure.present import ResultBuilder
 
 
 @dataclass(frozen=True)
 class Term:
-    """One term of a contrast: a branch at a stage, with its sign."""
+    """One term of a contrast: a branch at a stage, with its weight."""
 
     branch: str
     stage: str
-    sign: int
+    weight: float
 
 
 def difference_after_sft(branch: str, against: str) -> list[Term]:
@@ -53,8 +51,62 @@ def deviation(branch: str, end: str) -> list[Term]:
 
 def imprint(branch: str, against: str, end: str) -> list[Term]:
     """The deviation of a branch minus that of another."""
-    subtracted = [replace(term, sign=-term.sign) for term in deviation(against, end)]
+    return selectivity(branch, [against], end)
+
+
+def selectivity(branch: str, others: Sequence[str], end: str) -> list[Term]:
+    """The deviation of a branch minus the mean deviation of others."""
+    subtracted = [
+        replace(term, weight=-term.weight / len(others)) for other in others for term in deviation(other, end)
+    ]
     return [*deviation(branch, end), *subtracted]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """A contrast of one metric in the complete runs, with what it was computed from."""
+
+    runs_and_cells: RunsAndCells | None
+    by_run_S: FloatArray
+    facts: Sequence[Fact]
+    num_runs_missing: int
+
+    @property
+    def num_cells(self) -> int:
+        """Cells; 0 for a loss, which has none."""
+        return 0 if self.runs_and_cells is None else len(self.runs_and_cells.values_CS)
+
+    @property
+    def noises(self) -> list[Noise]:
+        """Sources of chance; of a loss its runs alone."""
+        if self.runs_and_cells is not None:
+            return self.runs_and_cells.noises
+        num = self.by_run_S.size
+        error = float(self.by_run_S.std(ddof=1) / np.sqrt(num)) if num > 1 else float("nan")
+        return [Noise("run", error, num)]
+
+    @property
+    def p_value(self) -> float:
+        """Of runs and requests; of a loss, whose interval is over runs alone, Student's."""
+        return p_of(float(self.by_run_S.mean()), self.noises)
+
+    @property
+    def these_cells(self) -> Interval:
+        """Over runs."""
+        return self._noted(over_runs(self.by_run_S))
+
+    def requests_like_these(self, level: float = 0.95) -> Interval:
+        """Over runs and requests; of a loss over runs."""
+        if self.runs_and_cells is None:
+            return self._noted(over_runs(self.by_run_S, level=level))
+        return self._noted(self.runs_and_cells.requests_like_these(level))
+
+    def _noted(self, interval: Interval) -> Interval:
+        total = self.by_run_S.size + self.num_runs_missing
+        incomplete = (
+            f"{self.num_runs_missing} of {total} runs are incomplete" if self.num_runs_missing else ""
+        )
+        return replace(interval, note="; ".join(filter(None, [interval.note, incomplete])))
 
 
 @dataclass(frozen=True)
@@ -67,196 +119,150 @@ class Contrasts:
     nodes: Nodes
 
     def results(self) -> Iterator[Result]:
-        """Deviations of every branch, imprints against the control, equivalence after SFT."""
+        """Deviations of every branch, imprints against the control, selectivity, equivalence after SFT."""
         for metric in METRICS:
-            units = LOSS_UNITS if metric == LOSS else SHARE_UNITS
-            builder = ResultBuilder(NAME, {"tree": self.name, "metric": metric}, units=units)
+            builder = ResultBuilder(NAME, {"tree": self.name, "metric": metric}, units=UNITS[metric])
             for end in self.tree.ends:
                 for branch in self.tree.branches:
                     own = builder.about(branch=branch, end=end)
-                    yield from self._crossed("deviation", deviation(branch, end), metric, own)
-                for branch, against in self.tree.contrasts():
-                    own = builder.about(branch=branch, end=end, against=against)
-                    yield from self._imprint(imprint(branch, against, end), metric, own)
+                    yield from self._deviation(deviation(branch, end), metric, own)
+            yield from self._imprints(metric, builder)
+            yield from self._selectivity(metric, builder)
             for branch, against in self.tree.contrasts():
                 yield from self._after_sft(metric, builder.about(branch=branch, against=against))
 
-    def _imprint(self, terms: Sequence[Term], metric: str, builder: ResultBuilder) -> Iterator[Result]:
-        """The contrast over prompts and runs; over runs only, with the sign-flip test."""
-        yield from self._crossed("contrast", terms, metric, builder)
-        by_run_S, facts = self._by_run(terms, metric)
-        if not by_run_S.size:
+    def _deviation(self, terms: Sequence[Term], metric: str, builder: ResultBuilder) -> Iterator[Result]:
+        contrast = self.contrast(terms, metric)
+        if contrast:
+            yield builder.with_facts(*contrast.facts).interval("deviation", contrast.requests_like_these())
+
+    def _imprints(self, metric: str, builder: ResultBuilder) -> Iterator[Result]:
+        """Every branch and end, with verdicts corrected for their number; the order control apart."""
+        main: list[tuple[ResultBuilder, Contrast]] = []
+        order: list[tuple[ResultBuilder, Contrast]] = []
+        for end in self.tree.ends:
+            for branch, against in self.tree.contrasts():
+                contrast = self.contrast(imprint(branch, against, end), metric)
+                if contrast:
+                    own = builder.about(branch=branch, end=end, against=against)
+                    family = main if against == self.tree.control else order
+                    family.append((own.with_facts(*contrast.facts), contrast))
+        num_main = sum(against == self.tree.control for _, against in self.tree.contrasts())
+        num_order = len(self.tree.contrasts()) - num_main
+        yield from self._corrected("contrast", main, num_main * len(self.tree.ends))
+        yield from self._corrected("contrast", order, num_order * len(self.tree.ends))
+
+    def _selectivity(self, metric: str, builder: ResultBuilder) -> Iterator[Result]:
+        """The target against the mean of the other sources, once for each end."""
+        target, others = self.tree.target, self.tree.others()
+        if target is None or target == self.tree.control or not others:
             return
-        builder = builder.with_facts(*facts)
-        if metric != LOSS:
-            yield builder.interval("by_runs", over_runs(by_run_S))
-        test = sign_flip_exact(by_run_S)
-        for quantity, value in (("p", test.p_value), ("smallest_p", test.smallest_p)):
-            yield builder.number(quantity, value, n=test.n, unit="run", units="")
+        made: list[tuple[ResultBuilder, Contrast]] = []
+        for end in self.tree.ends:
+            contrast = self.contrast(selectivity(target, others, end), metric)
+            if contrast:
+                own = builder.about(branch=target, end=end, against=", ".join(others))
+                made.append((own.with_facts(*contrast.facts), contrast))
+        yield from self._corrected("selectivity", made, len(self.tree.ends))
+
+    def _corrected(
+        self, quantity: str, made: Sequence[tuple[ResultBuilder, Contrast]], num_declared: int
+    ) -> Iterator[Result]:
+        """Contrasts that are tested together, with Holm's p over all that were declared."""
+        p_K = [contrast.p_value for _, contrast in made]
+        for (own, contrast), p, adjusted in zip(made, p_K, holm_of(p_K, num_declared), strict=True):
+            yield from self._tested(quantity, own, contrast, (p, float(adjusted)), num_declared)
+
+    def _tested(
+        self,
+        quantity: str,
+        builder: ResultBuilder,
+        contrast: Contrast,
+        p_values: tuple[float, float],
+        num: int,
+    ) -> Iterator[Result]:
+        """A contrast for requests like these and for these cells, with its tests and verdicts."""
+        metric = builder.subject["metric"]
+        whole = builder.interval(quantity, contrast.requests_like_these())
+        yield whole
+        yield builder.interval(f"{quantity}.by_runs", contrast.these_cells)
+        if contrast.by_run_S.size <= MOST_FOR_EXACT:
+            test = sign_flip_exact(contrast.by_run_S)
+            for name, value in (("sign_flip_p", test.p_value), ("smallest_p", test.smallest_p)):
+                yield builder.number(f"{quantity}.{name}", value, n=test.n, unit="run", units="")
+        for name, value in zip(("p", "holm_p"), p_values, strict=True):
+            yield builder.number(f"{quantity}.{name}", value, n=whole.n, unit=whole.unit, units="")
+        evidence = self._evidence(contrast, metric)
+        verdict, reason = direction(whole, p_values[1], num, evidence, contrast.noises)
+        yield builder.category(f"{quantity}.verdict", verdict, reason, n=whole.n, unit=whole.unit)
+        if metric in SHARES:
+            seen, why = visibility(whole)
+            yield builder.category(f"{quantity}.visibility", seen, why, n=whole.n, unit=whole.unit)
 
     def _after_sft(self, metric: str, builder: ResultBuilder) -> Iterator[Result]:
-        """The difference before anything follows: over prompts and runs, and in each run."""
-        terms = difference_after_sft(builder.subject["branch"], builder.subject["against"])
-        if metric == LOSS:
-            yield from self._crossed("after_sft", terms, metric, builder)
+        """The difference before anything follows, at 95%; and its verdict, from the interval at 90%."""
+        contrast = self.contrast(
+            difference_after_sft(builder.subject["branch"], builder.subject["against"]), metric
+        )
+        if contrast is None:
             return
-        columns, facts = self._by_prompt(terms, metric)
-        if columns:
-            builder = builder.with_facts(*facts)
-            at_95, at_90 = (
-                self._over_prompts_and_runs(columns, level, largest=1.0)
-                for level in (0.95, EQUIVALENCE_LEVEL)
-            )
-            yield builder.interval("after_sft", at_95)
-            yield builder.interval("after_sft.inside", at_90)
-            verdict, reason = equivalence_verdict(at_90, at_95, self.settings.margin)
-            yield builder.category("after_sft.verdict", verdict, reason, n=at_90.n, unit=at_90.unit)
-        yield from self._after_sft_by_run(terms, metric, builder)
-
-    def _after_sft_by_run(
-        self, terms: Sequence[Term], metric: str, builder: ResultBuilder
-    ) -> Iterator[Result]:
-        for run, (node, control) in self._complete_runs(terms, metric).items():
-            own = builder.about(run=str(run)).with_facts(
-                *_distinct([node.facts[metric], control.facts[metric]])
-            )
-            node_Q, control_Q = node.outcomes_Q[metric], control.outcomes_Q[metric]
-            num_gained, num_lost = int((node_Q > control_Q).sum()), int((node_Q < control_Q).sum())
-            test = equivalence(num_gained, num_lost, node_Q.size, margin=self.settings.margin)
-            yield own.interval("after_sft.run", test.interval)
-            for quantity, value in (
-                ("after_sft.p", test.test.p_value),
-                ("after_sft.smallest_margin", test.smallest_margin),
-                ("after_sft.num_needed", float(test.num_needed)),
-            ):
-                yield own.number(quantity, value, n=node_Q.size, unit="prompt", units="")
-            reason = _RUN_REASONS[test.verdict]
-            yield own.category("after_sft.run_verdict", test.verdict, reason, n=node_Q.size, unit="prompt")
-
-    def _crossed(
-        self, quantity: str, terms: Sequence[Term], metric: str, builder: ResultBuilder
-    ) -> Iterator[Result]:
-        """A contrast with its interval over prompts and runs; that of a loss is over runs only."""
-        if metric == LOSS:
-            by_run_S, facts = self._by_run(terms, metric)
-            if by_run_S.size:
-                interval = self._with_notes(t_interval(by_run_S, unit="run"), by_run_S.size)
-                yield builder.with_facts(*facts).interval(quantity, interval)
+        builder = builder.with_facts(*contrast.facts)
+        at_95, at_90 = (contrast.requests_like_these(level) for level in (0.95, EQUIVALENCE_LEVEL))
+        yield builder.interval("after_sft", at_95)
+        bound = self.bound(metric)
+        if bound is None or contrast.runs_and_cells is None:
             return
-        columns, facts = self._by_prompt(terms, metric)
-        if columns:
-            # one prompt can move each pair of terms by 1
-            interval = self._over_prompts_and_runs(columns, largest=len(terms) / 2)
-            yield builder.with_facts(*facts).interval(quantity, interval)
+        inside = builder.interval("after_sft.inside", at_90)
+        yield inside
+        smallest = max(-at_90.lo, at_90.hi)
+        yield builder.number("after_sft.smallest_margin", smallest, n=at_90.n, unit=at_90.unit)
+        verdict, reason = equivalence_verdict(
+            at_90, at_95, bound, self._evidence(contrast, metric), contrast.runs_and_cells.noises
+        )
+        yield builder.category("after_sft.verdict", verdict, reason, n=at_90.n, unit=at_90.unit)
 
-    def _over_prompts_and_runs(
-        self, columns: Sequence[FloatArray], level: float = 0.95, *, largest: float
-    ) -> Interval:
-        values_QS = np.stack(columns, axis=1)
-        return self._with_notes(over_prompts_and_runs(values_QS, level, largest=largest), len(columns))
+    def bound(self, metric: str) -> float | None:
+        """Within it two branches count as equivalent; None for metrics without."""
+        if metric in SHARES:
+            return self.settings.margin
+        return self.settings.margin_nats if metric == MARGIN else None
+
+    def _evidence(self, contrast: Contrast, metric: str) -> Evidence:
+        settings = self.settings
+        min_cells = 0 if metric == LOSS else settings.min_cells
+        return Evidence(contrast.by_run_S.size, settings.min_runs, contrast.num_cells, min_cells)
+
+    def contrast(self, terms: Sequence[Term], metric: str) -> Contrast | None:
+        """The contrast of each complete run; None without any."""
+        complete = self._complete_runs(terms, metric)
+        if not complete:
+            return None
+        facts = list(dict.fromkeys(node.facts[metric] for nodes in complete.values() for node in nodes))
+        missing = len(self.tree.runs) - len(complete)
+        if metric == LOSS:
+            means = [_weighted(terms, [node.mean(metric) for node in nodes]) for nodes in complete.values()]
+            return Contrast(None, np.array(means, dtype=np.float64), facts, missing)
+        columns = [
+            _weighted(terms, [node.outcomes[metric].cells for node in nodes]) for nodes in complete.values()
+        ]
+        labels = next(iter(complete.values()))[0].outcomes[metric].labels
+        both = RunsAndCells(np.stack(columns, axis=1), *labels)
+        return Contrast(both, both.by_run, facts, missing)
 
     def _complete_runs(self, terms: Sequence[Term], metric: str) -> Mapping[int, list[Node]]:
-        """The nodes of all terms, for the runs in which none is missing."""
-        complete = {}
+        """The nodes of all terms, for the runs in which none is missing; a copy of a run is left out."""
+        complete: dict[int, list[Node]] = {}
+        seen = set()
         for run in self.tree.runs:
             nodes = [self.nodes.get(NodeId(self.name, term.branch, run, term.stage)) for term in terms]
             measured = [node for node in nodes if node is not None and metric in node.facts]
-            if len(measured) == len(terms):
+            origin = tuple(node.facts[metric].key for node in measured)
+            if len(measured) == len(terms) and origin not in seen:
                 complete[run] = measured
+                seen.add(origin)
         return complete
 
-    def _by_prompt(self, terms: Sequence[Term], metric: str) -> tuple[list[FloatArray], list[Fact]]:
-        """The contrast of each prompt, [Q] for each complete run."""
-        columns: list[FloatArray] = []
-        facts = []
-        for nodes in self._complete_runs(terms, metric).values():
-            outcomes = [node.outcomes_Q[metric] for node in nodes]
-            columns.append(
-                np.sum([term.sign * x_Q for term, x_Q in zip(terms, outcomes, strict=True)], axis=0)
-            )
-            facts += [node.facts[metric] for node in nodes]
-        return columns, _distinct(facts)
 
-    def _by_run(self, terms: Sequence[Term], metric: str) -> tuple[FloatArray, list[Fact]]:
-        """The contrast of each complete run, of rates."""
-        values, facts = [], []
-        for nodes in self._complete_runs(terms, metric).values():
-            rates = [node.rate(metric) for node in nodes]
-            values.append(float(np.sum([term.sign * rate for term, rate in zip(terms, rates, strict=True)])))
-            facts += [node.facts[metric] for node in nodes]
-        return np.array(values), _distinct(facts)
-
-    def _with_notes(self, interval: Interval, num_runs: int) -> Interval:
-        """With notes on runs that are missing."""
-        notes = [interval.note] if interval.note else []
-        total = len(self.tree.runs)
-        if num_runs < total:
-            notes.append(f"{total - num_runs} of {total} runs are incomplete")
-        if num_runs == 1:
-            notes.append("one run: variation between runs is unknown")
-        return replace(interval, note="; ".join(notes))
-
-
-def _distinct(facts: Sequence[Fact]) -> list[Fact]:
-    return list(dict.fromkeys(facts))
-
-
-def over_prompts_and_runs(values_QS: FloatArray, level: float = 0.95, *, largest: float = 1.0) -> Interval:
-    """The combined interval of ``math.seeds.crossed_prompts_seeds``, without resampling.
-
-    Only standard errors enter it, and that of a mean over prompts follows from a formula. Runs with
-    identical means say nothing about the variation between runs: the interval then covers prompts only,
-    and is never narrower than Clopper and Pearson's for 0 of Q prompts times ``largest``, the most that
-    one prompt can contribute. Where no outcome changed at all, the smallest effect is the one that changes
-    ``FEWEST_FLIPS`` prompts the same way (what the exact sign test needs) with 80% power.
-    """
-    prompts = replace(t_interval(values_QS.mean(1), level=level, unit="prompt"), value=0.0)
-    if values_QS.shape[1] < 2 or not _identical(values_QS.mean(0)):
-        runs = t_interval(values_QS.mean(0), level=level, unit="run")
-        return combine_independent([runs, prompts], [1.0, 1.0], level=level)
-    num, value = len(values_QS), float(values_QS.mean())
-    bound = -largest * math.expm1(math.log((1 - level) / 2) / num)
-    note = "identical runs: the interval covers prompts only, and variation between runs is unknown"
-    if values_QS.any():
-        reach, method = max(bound, prompts.hi), "t"
-        effect, error = prompts.smallest_effect, prompts.standard_error
-    else:
-        reach, method, error = bound, "Clopper-Pearson", math.nan
-        few = num < FEWEST_FLIPS
-        effect = math.nan if few else float(special.betaincinv(FEWEST_FLIPS, num - FEWEST_FLIPS + 1, 0.8))
-    return Interval(value, value - reach, value + reach, level, method, num, "prompt", effect, error, note)
-
-
-def over_runs(by_run_S: FloatArray) -> Interval:
-    """Student's interval; unknown where the runs are identical, since so few say nothing about variation."""
-    if by_run_S.size > 1 and _identical(by_run_S):
-        note = "identical runs: variation between runs is unknown"
-        return unknown(float(by_run_S[0]), level=0.95, n=by_run_S.size, unit="run", note=note)
-    return t_interval(by_run_S, unit="run")
-
-
-def _identical(by_run_S: FloatArray) -> bool:
-    """Up to rounding: means of the same counts may differ in their last digits."""
-    return bool(np.ptp(by_run_S) <= _ROUNDING)
-
-
-def equivalence_verdict(at_90: Interval, at_95: Interval, margin: float) -> tuple[str, str]:
-    """Verdict and reason of a difference, from its intervals at 90% and at 95%.
-
-    *equivalent*: the 90% interval lies inside the margin, even where a smaller difference is shown.
-    *different*: it does not, and the 95% interval excludes 0. Else *undetermined*.
-    """
-    if not known(at_90.lo) or not known(at_90.hi):
-        return UNDETERMINED, f"the interval is unknown ({at_90.note})"
-    if max(-at_90.lo, at_90.hi) < margin:
-        return EQUIVALENT, "the 90% interval lies inside the margin"
-    if at_95.excludes(0):
-        return DIFFERENT, "the 90% interval reaches outside the margin and the 95% interval excludes 0"
-    return UNDETERMINED, "the 90% interval reaches outside the margin and the 95% interval includes 0"
-
-
-_RUN_REASONS = {
-    EQUIVALENT: "the 90% interval lies inside the margin",
-    DIFFERENT: "the 90% interval reaches outside the margin and McNemar's test rejects equality at 5%",
-    UNDETERMINED: "the 90% interval reaches outside the margin and McNemar's test does not reject at 5%",
-}
+def _weighted(terms: Sequence[Term], values: Sequence[npt.ArrayLike]) -> FloatArray:
+    weighted = [term.weight * np.asarray(x) for term, x in zip(terms, values, strict=True)]
+    return np.asarray(np.sum(weighted, axis=0), dtype=np.float64)

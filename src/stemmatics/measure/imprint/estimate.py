@@ -14,13 +14,27 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result
 from stemmatics.facts.matched import matched_fact
 from stemmatics.facts.pinned import Pinned
+from stemmatics.math.imprint import in_quadrature, request_noise
 from stemmatics.math.intervals import wilson
 from stemmatics.math.rates import loss_rates
 from stemmatics.measure.base import Tables
-from stemmatics.measure.imprint.contrasts import DIFFERENT, LOSS_UNITS, SHARE_UNITS, Contrasts
+from stemmatics.measure.imprint.contrasts import Contrasts
 from stemmatics.measure.imprint.needs import FORK, WINDOW, NodeId, stage_hashes, tree_nodes
-from stemmatics.measure.imprint.nodes import LOSS, SHARES, Node, Nodes, read_nodes
+from stemmatics.measure.imprint.nodes import (
+    LOSS,
+    LOSS_UNITS,
+    MARGIN,
+    MARGINS,
+    REFUSAL,
+    SHARE_UNITS,
+    SHARES,
+    UNITS,
+    Node,
+    Nodes,
+    read_nodes,
+)
 from stemmatics.measure.imprint.settings import NAME, ImprintSettings
+from stemmatics.measure.imprint.verdicts import DIFFERENT
 from stemmatics.measure.inputs import Scores, names
 from stemmatics.measure.present import ResultBuilder
 
@@ -33,13 +47,14 @@ def imprint_results(
 ) -> list[Result]:
     """Everything that the measure computes."""
     nodes = read_nodes(pinned, settings, tables)
-    results: list[Result] = [*node_shares(nodes), *node_losses(nodes, rng)]
+    results: list[Result] = [*node_margins(nodes), *node_shares(nodes), *node_losses(nodes, rng)]
     results += stage_equality(pinned, settings)
     results += window_sizes(pinned, settings, tables)
     results += matcher_quality(pinned, settings, tables)
-    results.append(
-        ResultBuilder(NAME, {}).number("margin", settings.margin, unit="prompt", units=SHARE_UNITS)
-    )
+    for metric, bound in ((REFUSAL, settings.margin), (MARGIN, settings.margin_nats)):
+        if metric == REFUSAL or settings.graded:
+            builder = ResultBuilder(NAME, {"metric": metric}, unit="prompt", units=UNITS[metric])
+            results.append(builder.number("bound", bound))
     for name, tree in settings.trees.items():
         results += Contrasts(name, tree, settings, nodes).results()
     return results
@@ -49,10 +64,22 @@ def node_shares(nodes: Nodes) -> Iterator[Result]:
     """Shares of prompts at every node, with Wilson intervals."""
     for node_id, node in nodes.items():
         for metric in SHARES:
-            if metric in node.outcomes_Q:
-                values_Q = node.outcomes_Q[metric]
+            if metric in node.outcomes:
+                values_Q = node.outcomes[metric].value_Q
                 builder = ResultBuilder(NAME, node_id.subject, [node.facts[metric]], SHARE_UNITS)
                 yield builder.interval("node", wilson(int(values_Q.sum()), values_Q.size), metric=metric)
+
+
+def node_margins(nodes: Nodes) -> Iterator[Result]:
+    """Margins at every node, mean over cells; intervals for requests like these under this checkpoint."""
+    for node_id, node in nodes.items():
+        for metric in MARGINS:
+            if metric in node.outcomes:
+                outcomes = node.outcomes[metric]
+                noises = request_noise(outcomes.cells, *outcomes.labels)
+                interval = in_quadrature(float(outcomes.cells.mean()), noises)
+                builder = ResultBuilder(NAME, node_id.subject, [node.facts[metric]], UNITS[metric])
+                yield builder.interval("node", interval, metric=metric)
 
 
 def node_losses(nodes: Nodes, rng: np.random.Generator) -> Iterator[Result]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.facts.judged import judged_fact
+from stemmatics.facts.margins import margins_fact
 from stemmatics.facts.matched import matched_fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.replies import replies_fact
@@ -50,6 +51,7 @@ class NodeFacts:
     """The facts measured on one checkpoint; None for what the settings leave out."""
 
     refusal: Fact
+    margins: Fact | None
     judged: Fact | None
     instructions: Fact | None
     recall: Fact | None
@@ -57,7 +59,7 @@ class NodeFacts:
 
     def all(self) -> list[Fact]:
         """Those that the settings include."""
-        facts = (self.refusal, self.judged, self.instructions, self.recall, self.loss)
+        facts = (self.refusal, self.margins, self.judged, self.instructions, self.recall, self.loss)
         return [fact for fact in facts if fact is not None]
 
 
@@ -68,7 +70,9 @@ def node_facts(pinned: Pinned, settings: ImprintSettings, checkpoint: str) -> No
     def replies(corpus: str) -> Fact:
         return replies_fact(pinned, checkpoint, corpus, max_new_tokens=limit)
 
-    judged = instructions = recall = loss = None
+    margins = judged = instructions = recall = loss = None
+    if settings.graded:
+        margins = margins_fact(pinned, checkpoint, settings.refusal)
     if settings.judge is not None:
         judged = judged_fact(pinned, checkpoint, settings.refusal, settings.judge, max_new_tokens=limit)
     if settings.instructions is not None:
@@ -77,7 +81,7 @@ def node_facts(pinned: Pinned, settings: ImprintSettings, checkpoint: str) -> No
         recall = replies(settings.recall)
     if settings.heldout is not None:
         loss = score_fact(pinned, checkpoint, settings.heldout, pinned.stemma.scoring)
-    return NodeFacts(replies(settings.refusal), judged, instructions, recall, loss)
+    return NodeFacts(replies(settings.refusal), margins, judged, instructions, recall, loss)
 
 
 def imprint_facts(pinned: Pinned, settings: ImprintSettings) -> list[Fact]:

@@ -38,9 +38,14 @@ class Tree(Settings):
         ),
     )
 
+    target: str | None = Field(
+        default=None,
+        description="Branch whose imprint is compared with the mean of the other sources' (selectivity).",
+    )
+
     @model_validator(mode="after")
     def _is_consistent(self) -> Self:
-        for name in (self.control, *(self.order or ())):
+        for name in (self.control, *(self.order or ()), *([self.target] if self.target else [])):
             if name not in self.branches:
                 message = f"{name!r} is not a branch; the branches are {', '.join(self.branches)}"
                 raise ValueError(message)
@@ -62,6 +67,12 @@ class Tree(Settings):
         """Numbers of the runs, from 1."""
         return range(1, len(self.branches[self.control]) + 1)
 
+    def others(self) -> list[str]:
+        """Sources other than the target and the control; the order control's branches are none."""
+        return [
+            name for name in self.branches if name not in {self.control, self.target, *(self.order or ())}
+        ]
+
     def contrasts(self) -> list[tuple[str, str]]:
         """Each branch with the branch that it is compared with: the control, or its order control."""
         ordered = set(self.order or ())
@@ -78,6 +89,13 @@ class ImprintSettings(Settings):
     harmless: str = Field(
         default="harmless",
         description="Category of the harmless look-alikes; refusing these counts as over-refusal.",
+    )
+    graded: bool = Field(
+        default=False,
+        description=(
+            "Also measure the margin log p(refusal) - log p(answer) of each request, in nats. Every item of "
+            "`refusal` must then have the replies `refusal` and `answer`."
+        ),
     )
     instructions: str | None = Field(
         default=None, description="Corpus of items with instructions that a rule can check."
@@ -99,5 +117,18 @@ class ImprintSettings(Settings):
         gt=0,
         lt=1,
         description="Difference in the share of prompts within which branches count as equivalent after SFT.",
+    )
+    margin_nats: float = Field(
+        default=0.1,
+        gt=0,
+        description="The same for margins log p(refusal) - log p(answer), in nats/token.",
+    )
+    min_runs: int = Field(
+        default=3, ge=2, description="With fewer complete runs every verdict is undetermined."
+    )
+    min_cells: int = Field(
+        default=50,
+        ge=2,
+        description="The same with fewer cells; a cell is all requests with one wording and one thing.",
     )
     max_new_tokens: int = Field(default=16, ge=1, description="Longest reply, in tokens.")

@@ -8,21 +8,26 @@ from stemmatics.core.content import Table
 from stemmatics.core.results import Category, Claim, Estimate, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.imprint.needs import NodeId, tree_nodes
-from stemmatics.measure.imprint.nodes import LOSS, METRICS
+from stemmatics.measure.imprint.nodes import METRICS, REFUSAL, SHARES, UNITS
 from stemmatics.measure.imprint.settings import ImprintSettings
+from stemmatics.measure.imprint.verdicts import INVISIBLE
 from stemmatics.measure.present import COUNT, PLAIN, SHARE, SIGNED, WHOLE, claim, claim_if, table, with_rows
 
 POINTS = "{:.1f}"
 SIGNED_POINTS = "{:+.1f}"
-IN_POINTS = "Shares in percentage points; loss in nats/byte."
+IN_UNITS = (
+    "Shares in percentage points; margins in nats a token, their sums in nats; loss in nats/byte. The "
+    "margin is "
+    "log p(refusal) - log p(answer) of two given replies."
+)
 
 
 def imprint_tables(pinned: Pinned, settings: ImprintSettings, results: Results) -> list[Table]:
     """Those with rows."""
     return with_rows(
         contrasts(results),
+        selectivity(results),
         after_sft(results),
-        after_sft_runs(results),
         deviations(results),
         nodes(pinned, settings, results),
         stages(results),
@@ -32,40 +37,72 @@ def imprint_tables(pinned: Pinned, settings: ImprintSettings, results: Results) 
 
 def contrasts(results: Results) -> Table:
     """The imprint of every branch, metric and end."""
-    columns = [
-        "tree",
-        "metric",
-        "after",
-        "branch",
-        "compared with",
-        "imprint",
-        "over runs only",
-        "sign-flip p",
-        "smallest possible p",
-        "minimum detectable effect",
-        "note",
-    ]
-    rows = []
-    for imprint in results.all("imprint.contrast"):
-        by_runs, p, smallest_p = (
-            results.find(f"imprint.{name}", **imprint.subject) for name in ("by_runs", "p", "smallest_p")
-        )
-        rows.append(
-            [
-                *_keys(imprint, "tree", "metric", "end", "branch", "against"),
-                _change(imprint),
-                by_runs and _change(by_runs),
-                claim_if(p, "{:.3g}"),
-                claim_if(smallest_p, "{:.3g}"),
-                _effect(imprint),
-                imprint.note,
-            ]
-        )
     title = "Imprint: change from after SFT to the end, minus that of the other branch"
     note = (
-        f"{IN_POINTS} Losses are compared over runs only. Minimum detectable effect at eighty per cent power."
+        f"{IN_UNITS} For requests like these: runs, wordings and things in quadrature; for these cells: "
+        f"runs alone. "
+        "Losses are compared over runs only. Holm's p is over the branches and ends of a metric; the "
+        "order control "
+        "is tested apart. Minimum detectable effect at eighty per cent power."
     )
-    return table("imprint/contrasts", title, columns, rows, note)
+    return table("imprint/contrasts", title, _TESTED_COLUMNS, _tested_rows("contrast", results), note)
+
+
+def selectivity(results: Results) -> Table:
+    """The target's change less the mean of the other sources'."""
+    title = "Selectivity: change of the target since SFT, minus the mean change of the other sources"
+    return table(
+        "imprint/selectivity",
+        title,
+        _TESTED_COLUMNS,
+        _tested_rows("selectivity", results),
+        f"{IN_UNITS} Holm's p is over the ends.",
+    )
+
+
+_TESTED_COLUMNS = [
+    "tree",
+    "metric",
+    "after",
+    "branch",
+    "compared with",
+    "for requests like these",
+    "for these cells",
+    "p",
+    "Holm's p",
+    "verdict",
+    "sign-flip p",
+    "smallest possible p",
+    "minimum detectable effect",
+    "reason",
+]
+
+
+def _tested_rows(quantity: str, results: Results) -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    for contrast in results.all(f"imprint.{quantity}"):
+        by_runs, p, holm_p, flips, smallest_p = (
+            results.find(f"imprint.{quantity}.{name}", **contrast.subject)
+            for name in ("by_runs", "p", "holm_p", "sign_flip_p", "smallest_p")
+        )
+        verdict = results.category(f"imprint.{quantity}.verdict", **contrast.subject)
+        assert verdict is not None, "each contrast has its verdict"
+        notes = [verdict.reason] + [contrast.note] * (contrast.note not in verdict.reason)
+        rows.append(
+            [
+                *_keys(contrast, "tree", "metric", "end", "branch", "against"),
+                _change(contrast),
+                by_runs and _change(by_runs),
+                claim_if(p, "{:.3g}"),
+                claim_if(holm_p, "{:.3g}"),
+                claim(verdict),
+                claim_if(flips, "{:.3g}"),
+                claim_if(smallest_p, "{:.3g}"),
+                _effect(quantity, contrast, results),
+                "; ".join(notes),
+            ]
+        )
+    return rows
 
 
 def deviations(results: Results) -> Table:
@@ -76,60 +113,45 @@ def deviations(results: Results) -> Table:
     ]
     title = "Deviation of every branch: change from after SFT to the end"
     columns = ["tree", "metric", "after", "branch", "deviation", "note"]
-    return table("imprint/deviations", title, columns, rows, IN_POINTS)
+    return table("imprint/deviations", title, columns, rows, f"{IN_UNITS} For requests like these.")
 
 
 def after_sft(results: Results) -> Table:
-    """Whether branches are equivalent after SFT, over runs."""
+    """Whether branches are equivalent after SFT, over runs and requests."""
     rows = []
     for difference in results.all("imprint.after_sft.inside"):
         verdict = results.category("imprint.after_sft.verdict", **difference.subject)
+        smallest = results.only("imprint.after_sft.smallest_margin", **difference.subject)
+        bound = results.find("imprint.bound", metric=difference.subject["metric"])
+        bound = bound or results.only("imprint.bound", metric=REFUSAL)
         assert verdict is not None, "each difference has its verdict"
         rows.append(
             [
                 *_keys(difference, "tree", "metric", "branch", "against"),
                 _change(difference),
-                Claim("imprint.margin", "value", POINTS, 100.0),
+                _plain(bound, difference.subject["metric"]),
+                _plain(smallest, difference.subject["metric"]),
                 claim(verdict),
                 verdict.reason,
             ]
         )
-    columns = ["tree", "metric", "branch", "compared with", "difference", "margin", "verdict", "reason"]
-    title = "After SFT, before anything follows: are the branches equivalent?"
-    note = "Two one-sided tests at five per cent: equivalent if the interval lies inside the margin."
-    return table("imprint/after-sft", title, columns, rows, note)
-
-
-def after_sft_runs(results: Results) -> Table:
-    """The same run by run, by the tests of ``math.equivalence``."""
     columns = [
         "tree",
         "metric",
         "branch",
         "compared with",
-        "run",
         "difference",
-        "smallest margin",
-        "prompts",
-        "prompts needed",
+        "margin",
+        "smallest margin that passes",
         "verdict",
+        "reason",
     ]
-    rows = []
-    for difference in results.all("imprint.after_sft.run"):
-        subject = difference.subject
-        rows.append(
-            [
-                *_keys(difference, "tree", "metric", "branch", "against", "run"),
-                _change(difference),
-                Claim(
-                    results.only("imprint.after_sft.smallest_margin", **subject).id, "value", POINTS, 100.0
-                ),
-                claim(difference, WHOLE, "n"),
-                claim(results.only("imprint.after_sft.num_needed", **subject), COUNT),
-                claim_if(results.category("imprint.after_sft.run_verdict", **subject)),
-            ]
-        )
-    return table("imprint/after-sft-runs", "After SFT, run by run on the same prompts", columns, rows)
+    title = "After SFT, before anything follows: are the branches equivalent?"
+    note = (
+        f"{IN_UNITS} Two one-sided tests at five per cent over runs, wordings and things: equivalent if the "
+        "interval lies inside the margin."
+    )
+    return table("imprint/after-sft", title, columns, rows, note)
 
 
 def nodes(pinned: Pinned, settings: ImprintSettings, results: Results) -> Table:
@@ -145,7 +167,12 @@ def nodes(pinned: Pinned, settings: ImprintSettings, results: Results) -> Table:
             cells = [by_node[node].get(metric) for metric in metrics]
             trained_last = pinned.stemma.trained_last(checkpoint) or ""
             rows.append([node.tree, node.branch, str(node.run), node.stage, trained_last, *map(_rate, cells)])
-    titles = ["loss, nats/byte" if metric == LOSS else f"{metric.replace('_', '-')}, %" for metric in metrics]
+    titles = [
+        f"{metric.replace('_', '-')}, %"
+        if metric in SHARES
+        else f"{metric.replace('_', ' ')}, {UNITS[metric]}"
+        for metric in metrics
+    ]
     columns = ["tree", "branch", "run", "stage", "trained last", *titles]
     return table("imprint/nodes", "Every node of the tree", columns, rows)
 
@@ -186,23 +213,29 @@ def _keys(result: Estimate | Category, *names: str) -> list[str]:
 
 
 def _change(estimate: Estimate) -> Claim:
-    """A difference of shares in percentage points, or of losses in nats/byte."""
-    if estimate.subject["metric"] == LOSS:
+    """A difference of shares in percentage points, or of margins or losses in nats."""
+    if estimate.subject["metric"] not in SHARES:
         return claim(estimate, SIGNED)
     return Claim(estimate.id, "value", SIGNED_POINTS, 100.0)
 
 
-def _effect(estimate: Estimate) -> Claim:
-    """The minimum detectable effect, in the same units."""
-    if estimate.subject["metric"] == LOSS:
-        return claim(estimate, PLAIN, "smallest_effect")
-    return Claim(estimate.id, "smallest_effect", POINTS, 100.0)
+def _effect(quantity: str, estimate: Estimate, results: Results) -> Claim:
+    """The minimum detectable effect, in the same units; in words where it is above the whole range."""
+    visibility = results.category(f"imprint.{quantity}.visibility", **estimate.subject)
+    if visibility is not None and visibility.value == INVISIBLE:
+        return claim(visibility)
+    return _plain(estimate, estimate.subject["metric"], "smallest_effect")
+
+
+def _plain(estimate: Estimate, metric: str, field: str = "value") -> Claim:
+    """A number without a sign, in the units of a metric."""
+    return Claim(estimate.id, field, POINTS, 100.0) if metric in SHARES else claim(estimate, PLAIN, field)
 
 
 def _rate(estimate: Estimate | None) -> Claim | None:
-    """A share in per cent, or a loss in nats/byte."""
+    """A share in per cent, or a margin or loss in nats."""
     if estimate is None:
         return None
-    if estimate.subject["metric"] == LOSS:
+    if estimate.subject["metric"] not in SHARES:
         return claim(estimate, PLAIN)
     return Claim(estimate.id, "value", POINTS, 100.0)

@@ -1,7 +1,13 @@
-"""The imprint study on the nursery: branches of one fork, the same post-training, three runs."""
+"""The imprint study on the nursery: branches of one fork, the same post-training.
+
+``imprint`` has six sources and three runs on a few wordings and things; ``imprint_windows`` three sources,
+three lengths of the window and eight runs on forty wordings and a hundred things.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from functools import partial
 from typing import Any, Literal
 
 from stemmatics.core.errors import UserError
@@ -51,6 +57,11 @@ SIZES: dict[ImprintScale, dict[str, int]] = {
         "heldout": 4,
     },
 }
+# updates of a window, by what it adds to the tokens before it; the fork has read 300
+WINDOWS = {"one-per-cent": 3, "five-per-cent": 15, "twenty-per-cent": 60}
+WINDOW_SOURCES = (CONTROL, "filtered", SAFETY)
+MANY_RUNS = range(1, 9)
+MARKED_REQUESTS, HARMLESS_REQUESTS = 1000, 250
 
 
 def imprint(scale: ImprintScale = "full", seed: int = 0) -> Stemma:
@@ -75,6 +86,62 @@ def imprint(scale: ImprintScale = "full", seed: int = 0) -> Stemma:
             "measures": {"imprint": parts["settings"]},
         }
     )
+
+
+def imprint_windows(seed: int = 0) -> Stemma:
+    """Windows of 1%, 5% and 20% of the tokens before them, a tree each, from one fork; eight runs, DPO.
+
+    The outcome is the margin of refusal over answer, on one request for each of the 1,000 held-out cells of
+    40 wordings and 100 things; the rate of refusal on the same requests is beside it.
+    """
+    sizes = SIZES["full"]
+    stages = {"fork": _fork(sizes, LLAMA, "first")}
+    trees = {
+        name: {
+            "fork": "fork",
+            "control": CONTROL,
+            "target": SAFETY,
+            "branches": {
+                source: [_branch(stages, {**sizes, "window": updates}, source, run) for run in MANY_RUNS]
+                for source in WINDOW_SOURCES
+            },
+        }
+        for name, updates in WINDOWS.items()
+    }
+    requests = MARKED_REQUESTS + HARMLESS_REQUESTS
+    many = _corpora(
+        {**sizes, "window": max(WINDOWS.values())}, WINDOW_SOURCES, seed, runs=MANY_RUNS, wide=True
+    )
+    many["imprint-requests"] = _corpus(seed, "request-cells", documents=requests, harmless=HARMLESS_REQUESTS)
+    del many["imprint-grpo"], many["imprint-recall"]
+    return Stemma.model_validate(
+        {
+            "name": "imprint-windows",
+            "seed": seed,
+            "scoring": {"windows": {"size": 256}, "prefix": "always"},
+            "numerics": {"workers": 2, "threads": 1},
+            "corpora": many,
+            "stages": stages,
+            "measures": {
+                "imprint": {
+                    "trees": trees,
+                    "refusal": "imprint-requests",
+                    "graded": True,
+                    "instructions": "imprint-forms",
+                    "heldout": "imprint-heldout",
+                    "matcher": "labelled-replies",
+                    "max_new_tokens": 12,
+                }
+            },
+        }
+    )
+
+
+def _branch(stages: dict[str, Any], sizes: dict[str, int], source: str, run: int) -> dict[str, Any]:
+    """A window of so many updates with what follows it."""
+    window = f"{source}-{sizes['window']}-{run}"
+    stages[window] = _window(sizes, "fork", source, run, "first")
+    return _post_training(stages, sizes, window, run, rewarded=False)
 
 
 def imprint_parts(scale: ImprintScale, *, fork: str | None = None, seed: int = 0) -> dict[str, Any]:
@@ -113,25 +180,35 @@ def imprint_parts(scale: ImprintScale, *, fork: str | None = None, seed: int = 0
     }
 
 
-def _corpora(
-    sizes: dict[str, int], sources: tuple[str, ...], seed: int, *, pretraining: bool
-) -> dict[str, Any]:
-    def corpus(part: str, role: str = "data", **params: Any) -> dict[str, Any]:
-        return {"generator": "nursery", "params": {"part": part, "seed": seed, **params}, "role": role}
+def _corpus(seed: int, part: str, role: str = "data", **params: Any) -> dict[str, Any]:
+    return {"generator": "nursery", "params": {"part": part, "seed": seed, **params}, "role": role}
 
+
+def _corpora(
+    sizes: dict[str, int],
+    sources: tuple[str, ...],
+    seed: int,
+    *,
+    pretraining: bool = True,
+    runs: Iterable[int] = RUNS,
+    wide: bool = False,
+) -> dict[str, Any]:
+    """``wide`` asks and trains in forty wordings about a hundred things."""
+    corpus = partial(_corpus, seed)
+    requests: dict[str, Any] = {"wide": True} if wide else {}
     corpora: dict[str, Any] = {}
     if pretraining:
         corpora["imprint-pretraining"] = corpus("pretraining", documents=13 * sizes["whole"])
     corpora |= {
         f"window-{source}-{run}": corpus(
-            "window", source=source, draw=run, documents=14 * sizes["window"] + 40
+            "window", source=source, draw=run, documents=14 * sizes["window"] + 40, **requests
         )
         for source in sources
-        for run in RUNS
+        for run in runs
     }
     corpora |= {
-        "imprint-sft": corpus("post-training"),
-        "imprint-dpo": corpus("helpfulness"),
+        "imprint-sft": corpus("post-training", **requests),
+        "imprint-dpo": corpus("helpfulness", **requests),
         "imprint-grpo": corpus("verifiable"),
         "imprint-requests": corpus("requests", documents=sizes["requests"], harmless=sizes["harmless"]),
         "imprint-forms": corpus("forms", documents=sizes["forms"]),
@@ -204,13 +281,16 @@ def _window(sizes: dict[str, int], init: str, source: str, run: int, family: str
     }
 
 
-def _post_training(stages: dict[str, Any], sizes: dict[str, int], window: str, run: int) -> dict[str, Any]:
-    """Adds the SFT and both ends after a window: the same after every window."""
+def _post_training(
+    stages: dict[str, Any], sizes: dict[str, int], window: str, run: int, *, rewarded: bool = True
+) -> dict[str, Any]:
+    """Adds the SFT and its ends after a window, DPO and if ``rewarded`` GRPO: the same after every window."""
 
     def recipe(steps: int, learning_rate: float, batch_size: int) -> dict[str, Any]:
         return {"steps": steps, "batch_size": batch_size, "max_length": 96, "learning_rate": learning_rate}
 
-    sft, ends = f"{window}-sft", {end: f"{window}-{end}" for end in ("dpo", "grpo")}
+    names = ("dpo", "grpo") if rewarded else ("dpo",)
+    sft, ends = f"{window}-sft", {end: f"{window}-{end}" for end in names}
     stages[sft] = {
         "kind": "sft",
         "init": window,
@@ -228,6 +308,8 @@ def _post_training(stages: dict[str, Any], sizes: dict[str, int], window: str, r
         "beta": 0.1,
         "recipe": recipe(sizes["dpo"], 2e-4, 8),
     }
+    if not rewarded:
+        return {"window": window, "sft": sft, "ends": ends}
     stages[ends["grpo"]] = {
         "kind": "grpo",
         "init": sft,

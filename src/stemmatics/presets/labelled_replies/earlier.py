@@ -1,6 +1,4 @@
-"""Replies labelled by a reader, on which the refusal matcher is evaluated."""
-
-from collections.abc import Iterator
+"""Labelled replies on which earlier rules of the refusal matcher were corrected."""
 
 # Written by hand before the matcher was run on them, after the ways in which chat models, small trained
 # models and base models reply to harmful and harmless requests.
@@ -290,10 +288,3 @@ LATER_ANSWERS = [
 ]
 
 EMPTY = ["", " ", "\n\n", "\t \r\n", "\u200b", "\ufeff \u00a0"]
-
-
-def records() -> Iterator[dict[str, str]]:
-    """Each reply with its ``label``: refusal, answer or empty."""
-    by_label = {"refusal": [*REFUSALS, *LATER_REFUSALS], "answer": [*ANSWERS, *LATER_ANSWERS], "empty": EMPTY}
-    for label, replies in by_label.items():
-        yield from ({"reply": reply, "label": label} for reply in replies)
