@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from tests.measure.made_sums import doc_id, pinned
 
+from stemmatics.core.errors import UserError
 from stemmatics.core.results import Results
 from stemmatics.facts.corpus import DOCUMENTS
 from stemmatics.facts.divergence import (
@@ -139,6 +140,10 @@ def test_one_fact_per_pair_and_corpus():
         f"base and {name} on {corpus}" for corpus in ("one", "two") for name in ("a", "b")
     ]
     assert len(Divergence().needs(study, DivergenceSettings(corpora=["two"]))) == 2
+    only_b = Divergence().needs(study, DivergenceSettings(descendants=["b"]))
+    assert [fact.label for fact in only_b] == ["base and b on one", "base and b on two"]
+    with pytest.raises(UserError, match="checkpoint 'c'"):
+        Divergence().needs(study, DivergenceSettings(descendants=["c"]))
     assert {fact.params["control_tokens"] for fact in facts} == {512}
     assert {(fact.params["floor_tokens"], fact.params["draws"]) for fact in facts} == {(1024, 3)}
 

@@ -12,7 +12,7 @@ from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
 from stemmatics.measure.divergence.estimate import NAME, estimate
-from stemmatics.measure.divergence.needs import corpora_of, pair_facts
+from stemmatics.measure.divergence.needs import corpora_of, pair_facts, pairs_of
 from stemmatics.measure.divergence.sentences import sentences
 from stemmatics.measure.divergence.settings import DivergenceSettings
 from stemmatics.measure.divergence.tables import tables as tables_of
@@ -39,7 +39,7 @@ class Divergence:
 
     def findings(self, pinned: Pinned, settings: DivergenceSettings, results: Results) -> Findings:
         """One set of sentences, tables and charts per corpus."""
-        corpora, pairs = corpora_of(pinned, settings), pinned.stemma.pairs()
+        corpora, pairs = corpora_of(pinned, settings), pairs_of(pinned, settings)
 
         def draw() -> list[Chart]:
             from stemmatics.measure.divergence.charts import charts

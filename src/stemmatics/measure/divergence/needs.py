@@ -16,6 +16,20 @@ def corpora_of(pinned: Pinned, settings: DivergenceSettings) -> list[str]:
     return texts if settings.corpora is None else settings.corpora
 
 
+def pairs_of(pinned: Pinned, settings: DivergenceSettings) -> list[tuple[str, str]]:
+    """Base and descendant of every comparison, in declared order.
+
+    Raises:
+        UserError: a name that is not declared.
+    """
+    pairs = pinned.stemma.pairs()
+    if settings.descendants is None:
+        return pairs
+    for name in settings.descendants:
+        pinned.checkpoint(name)
+    return [pair for pair in pairs if pair[1] in settings.descendants]
+
+
 def pair_facts(pinned: Pinned, settings: DivergenceSettings) -> Iterator[tuple[str, str, str, Fact]]:
     """Corpus, base, descendant and fact of every comparison."""
     params = DivergenceParams(
@@ -26,6 +40,6 @@ def pair_facts(pinned: Pinned, settings: DivergenceSettings) -> Iterator[tuple[s
         draws=settings.draws,
     )
     for corpus in corpora_of(pinned, settings):
-        for base, descendant in pinned.stemma.pairs():
+        for base, descendant in pairs_of(pinned, settings):
             models = pinned.checkpoint(base), pinned.checkpoint(descendant)
             yield corpus, base, descendant, divergence_fact(params, *models, pinned.corpus(corpus))

@@ -14,6 +14,9 @@ class DivergenceSettings(Settings):
     corpora: list[str] | None = Field(
         default=None, description="Corpora to compare on; all texts if left out."
     )
+    descendants: list[str] | None = Field(
+        default=None, description="Descendants whose pairs are compared; all if left out."
+    )
     scoring: Scoring | None = Field(
         default=None, description="How documents are read; the stemma's own scoring if left out."
     )
