@@ -5,6 +5,7 @@ Axes: T tokens of one document, N positions, V vocabulary.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -304,10 +305,10 @@ def _controls(fact: Fact, base: _Side, compare: _Comparison, rows: Rows, context
         return
     corpus = encoded(fact.needs["corpus"], base.reader.tokenizer, context)
     for name, reader in _other_readers(base.reader):
+        started = time.monotonic()
         stored = StoredPass.run(reader, corpus, [Wants(selected, states=True)], context.scratch())
-        tell_pass(
-            context, f"{fact.needs['base'].label}, {name}", fact.needs["corpus"], stored.num_scored, 0.0
-        )
+        label = f"{fact.needs['base'].label}, {name}"
+        tell_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
         ids_S = np.flatnonzero(compare.mask_V).astype(np.int64)
         other = _side(reader, Passed(reader, corpus, stored), ids_S)
         for document, values in compare(base, other, selected):
