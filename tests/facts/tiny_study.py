@@ -14,6 +14,7 @@ from stemmatics.core.stages import RecoveryRecipe
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.cross import CrossParams, cross_fact
 from stemmatics.facts.damaged_base import DamagedBaseParams, damaged_base_fact
+from stemmatics.facts.divergence import DivergenceParams, divergence_fact
 from stemmatics.facts.events import EARLIER, FIRST, LATER, EventsParams, events_fact
 from stemmatics.facts.forced import ForcedParams, forced_fact
 from stemmatics.facts.judged import judged_fact
@@ -182,6 +183,14 @@ def facts_by_kind(pinned):
         ),
         "prior": new,
         "prior_floor": prior_floor_fact(PriorFloorParams(**fit, seeds=2), old, new),
+        "divergence": divergence_fact(
+            DivergenceParams(
+                scoring=SCORING.key(), numerics=numerics, control_tokens=40, floor_tokens=60, draws=2
+            ),
+            base,
+            pinned.checkpoint("noisy"),
+            heldout,
+        ),
         "events": events,
         "paths": paths_fact(
             PathsParams(boundaries="default", max_prompts=6, max_new_tokens=6, numerics=numerics),

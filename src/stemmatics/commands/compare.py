@@ -75,7 +75,12 @@ def pair_stemma(
         # a correction is fitted on one half of the documents and scored on the other
         halves = corpus.model_copy(update={"eval_share": 0.5})
         corpora["text" if position == 1 else f"text-{position}"] = halves
-    measures: dict[str, dict[str, Any]] = {"loss": {}, "prior": _prior(corpora.values()), "depth": _depth()}
+    measures: dict[str, dict[str, Any]] = {
+        "loss": {},
+        "divergence": {},
+        "prior": _prior(corpora.values()),
+        "depth": _depth(),
+    }
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
         measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}

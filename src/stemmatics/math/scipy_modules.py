@@ -18,5 +18,6 @@ class _ImportedAtFirstUse:
 
 linalg: Any = _ImportedAtFirstUse("scipy.linalg")
 optimize: Any = _ImportedAtFirstUse("scipy.optimize")
+sparse: Any = _ImportedAtFirstUse("scipy.sparse")
 special: Any = _ImportedAtFirstUse("scipy.special")
 stats: Any = _ImportedAtFirstUse("scipy.stats")

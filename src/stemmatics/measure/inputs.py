@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -209,6 +209,20 @@ def spread(part: Mapping[str, Any], column: str, index_N: npt.NDArray[np.int64])
     return spread_N
 
 
+class Documents(Protocol):
+    """Documents of one corpus: their indices, and the labels of near-duplicates."""
+
+    @property
+    def index_N(self) -> npt.NDArray[np.int64]:  # noqa: N802 - named with its axis
+        """Index of each document."""
+        ...
+
+    @property
+    def group_N(self) -> npt.NDArray[np.str_]:  # noqa: N802
+        """Group of each document."""
+        ...
+
+
 @dataclass
 class _Ratios:
     """Ratios on the same documents, which share their resamples."""
@@ -233,7 +247,7 @@ class Batch:
 
     def add(
         self,
-        scores: Scores,
+        scores: Documents,
         rows: npt.NDArray[np.bool_],
         numerator_N: FloatArray,
         denominator_N: FloatArray,

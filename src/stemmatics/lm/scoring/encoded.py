@@ -202,7 +202,7 @@ def _pack(batch: Sequence[TokenizedDocument], ids_N: NDArray[np.int64]) -> _Pack
         "ids": _small(ids_N),
         "ends": _small(np.concatenate([document.ends for document in batch])),
         "classes": np.concatenate([document.classes for document in batch]),
-        "wanted": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
+        "scored_mask": np.concatenate(some_scored) if some_scored else np.zeros(0, dtype=np.bool_),
     }
     return rows, columns
 
@@ -216,7 +216,7 @@ def _unpack(packed: _Packed) -> Iterator[TokenizedDocument]:
     rows, columns = packed
     ids_N, ends_N = (columns[name].astype(np.int64) for name in ("ids", "ends"))
     classes_N: NDArray[np.int8] = columns["classes"].astype(np.int8)
-    scored_N: NDArray[np.bool_] = columns["wanted"].astype(np.bool_)
+    scored_N: NDArray[np.bool_] = columns["scored_mask"].astype(np.bool_)
     at = at_scored = 0
     for index, doc_id, register, flags, num_tokens, some_scored in rows:
         part = slice(at, at + num_tokens)

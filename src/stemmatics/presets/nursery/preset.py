@@ -50,6 +50,10 @@ def nursery(scale: Scale = "demo", seed: int = 0) -> Stemma:
     corpora = _corpora(seed, steps)
     measures: dict[str, Any] = {
         "loss": {"corpora": ["heldout"], "checkpoints": list(stages)},
+        "divergence": {
+            "corpora": ["heldout"],
+            "descendants": [name for name, stage in stages.items() if stage.get("base")],
+        },
         "prior": _PRIOR,
         "recovery": recovery_settings(steps["nano"]),
         "depth": depth_settings(),
