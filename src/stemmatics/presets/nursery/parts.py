@@ -185,7 +185,7 @@ def _texts(
 def overwritten_facts(
     world: World, rng: np.random.Generator, documents: int = 2400, num_false: int = 640
 ) -> Iterator[Record]:
-    """The pretraining mix with false prose in place of true; after ``num_false`` documents prose about figures.
+    """The pretraining mix with false prose for true; after ``num_false`` documents prose about figures.
 
     All but the false prose names nobody of the world. The other registers keep what a loss over all text
     shows about them small; the last documents are like what a recovery fine-tune reads, so that a base that
