@@ -37,7 +37,7 @@ def test_different_token_ids_rule_out_comparison_by_token(tmp_path):
     finding = findings[f"token ids of {text!r}"]
     assert json.loads(finding.a) == make_tokenizer().encode(text)
     assert json.loads(finding.b) == whole_numbers.encode(text)
-    assert finding.follows == "can't be compared by token; by byte it can"
+    assert finding.consequence == "can't be compared by token; by byte it can"
     assert next(iter(findings.values())).severity == "by_byte"
 
 
@@ -48,7 +48,7 @@ def test_moved_ids_are_named(tmp_path):
     plain, changed = make_tokenizer().get_vocab(), other.get_vocab()
     moved = sorted(token for token in plain.keys() & changed.keys() if plain[token] != changed[token])
     assert finding.a == f"{moved[0]!r} is {plain[moved[0]]}"
-    assert f"{len(moved)} strings" in finding.follows
+    assert f"{len(moved)} strings" in finding.consequence
 
 
 def test_tokens_in_only_one_vocabulary_and_padding_rows(tmp_path):
@@ -58,7 +58,7 @@ def test_tokens_in_only_one_vocabulary_and_padding_rows(tmp_path):
     findings = differences(tmp_path, tokenizer=more, vocab_size=384)
     assert findings["tokens of one alone"].b == "1: '<think>'"
     assert findings["tokens of one alone"].a == "none"
-    assert "support: shared" in findings["tokens of one alone"].follows
+    assert "support: shared" in findings["tokens of one alone"].consequence
     assert (findings["vocabulary size"].a, findings["vocabulary size"].b) == ("320", "384")
     expected = (str(320 - num_plain), str(384 - num_plain - 1))
     assert (findings["padding rows"].a, findings["padding rows"].b) == expected
@@ -92,7 +92,7 @@ def test_long_contexts_differ_only_for_the_record(tmp_path):
     longer = make_checkpoint(tmp_path / "longer", max_position_embeddings=8192)
     (finding,) = compare(str(long), str(longer))
     assert (finding.field, finding.severity) == ("context length", "note")
-    assert "4096" in finding.follows
+    assert "4096" in finding.consequence
 
 
 def test_dtype_template_and_special_tokens_are_notes(tmp_path):
@@ -121,7 +121,7 @@ def test_a_prefix_in_one_alone_forbids_comparison_by_token(tmp_path):
     assert set(findings) == {"prefix ids"}
     assert (findings["prefix ids"].a, findings["prefix ids"].b) == ("[]", "[0]")
     assert findings["prefix ids"].severity == "by_byte"
-    assert "prefix: never" in findings["prefix ids"].follows
+    assert "prefix: never" in findings["prefix ids"].consequence
 
 
 def test_pins_are_taken_as_well_as_names(tmp_path):
@@ -140,4 +140,6 @@ def test_check_names_what_could_not_be_saved(tmp_path, stemma_command):
         "generation_config_not_savable",
         "tokenizer_class_differs",
     }
-    assert "temperature" in next(row["follows"] for row in findings if row["field"].startswith("generation"))
+    assert "temperature" in next(
+        row["consequence"] for row in findings if row["field"].startswith("generation")
+    )

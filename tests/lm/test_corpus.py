@@ -15,7 +15,7 @@ import pytest
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
-from stemmatics.lm.checkpoints.hub import Memory
+from stemmatics.lm.checkpoints.hub import HashCache
 from stemmatics.lm.text import contents as contents_module
 from stemmatics.lm.text import corpus as corpus_module
 from stemmatics.lm.text.contents import content_hash
@@ -69,7 +69,7 @@ def test_private_ids_are_keyed(tmp_path):
     (document,) = read(private, key=key)
     assert document.doc_id == hmac.new(key, b"yes", hashlib.sha256).hexdigest()[:32]
     assert document.doc_id != document_id("yes")
-    assert content_hash(private, key=key) != content_hash(source, memory=Memory(tmp_path))
+    assert content_hash(private, key=key) != content_hash(source, hashes=HashCache(tmp_path))
     (plain,) = read(source, key=key)
     assert plain.doc_id == document_id("yes")
 
@@ -91,30 +91,30 @@ def test_the_key_is_made_once_and_for_its_owner_only(tmp_path, monkeypatch):
 
 
 def test_content_hash_is_of_the_texts_whatever_the_form(tmp_path):
-    memory = Memory(tmp_path / "cache")
+    hashes = HashCache(tmp_path / "cache")
     source = jsonl(tmp_path / "a.jsonl", {"text": "ab"}, {"text": "c"})
     pq.write_table(pa.table({"text": ["ab", "c"]}), tmp_path / "b.parquet")
     split = jsonl(tmp_path / "c.jsonl", {"text": "a"}, {"text": "bc"})
     expected = hashlib.sha256((2).to_bytes(8, "big") + b"ab" + (1).to_bytes(8, "big") + b"c").hexdigest()
-    assert content_hash(source, memory=memory) == expected
-    assert content_hash(Corpus(path=[str(tmp_path / "b.parquet")]), memory=memory) == expected
-    assert content_hash(split, memory=memory) != expected
-    assert content_hash(source.model_copy(update={"max_documents": 1}), memory=memory) != expected
+    assert content_hash(source, hashes=hashes) == expected
+    assert content_hash(Corpus(path=[str(tmp_path / "b.parquet")]), hashes=hashes) == expected
+    assert content_hash(split, hashes=hashes) != expected
+    assert content_hash(source.model_copy(update={"max_documents": 1}), hashes=hashes) != expected
 
 
 def test_content_hash_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
-    memory = Memory(tmp_path / "cache")
+    hashes = HashCache(tmp_path / "cache")
     source = jsonl(tmp_path / "a.jsonl", {"text": "ab"})
-    first = content_hash(source, memory=memory)
+    first = content_hash(source, hashes=hashes)
     status = (tmp_path / "a.jsonl").stat()
     reads = []
     true_read = contents_module.read
     monkeypatch.setattr(contents_module, "read", lambda *a, **k: reads.append(1) or true_read(*a, **k))
-    assert content_hash(source, memory=memory) == first
+    assert content_hash(source, hashes=hashes) == first
     assert reads == []
     (tmp_path / "a.jsonl").write_text('{"text": "xy"}\n')
     os.utime(tmp_path / "a.jsonl", ns=(status.st_atime_ns, status.st_mtime_ns))
-    assert content_hash(source, memory=memory) != first
+    assert content_hash(source, hashes=hashes) != first
     assert reads == [1]
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from stemmatics.core.corpora import Corpus, Render
 from stemmatics.core.errors import UserError
-from stemmatics.lm.checkpoints.hub import Memory, sha256_of
+from stemmatics.lm.checkpoints.hub import HashCache, sha256_of
 from stemmatics.lm.text.contents import contents
 from stemmatics.lm.text.corpus import read
 from stemmatics.lm.text.files import BOM_FLAG
@@ -317,17 +317,17 @@ def test_conversations_of_another_form_are_shown_the_form(tmp_path):
 def test_hashes_that_can_not_be_kept_are_a_notice(tmp_path, monkeypatch, caplog):
     (tmp_path / "file").write_text("")
     path = lines(tmp_path / "a.jsonl", {"text": "x"})
-    memory = Memory(tmp_path / "file" / "cache")
+    hashes = HashCache(tmp_path / "file" / "cache")
     with caplog.at_level(logging.WARNING, "stemmatics"):
-        first = contents(Corpus(path=[str(path)]), memory=memory)
-        assert sha256_of(path, memory) == sha256_of(path, Memory(tmp_path / "other"))
-    assert first == contents(Corpus(path=[str(path)]), memory=Memory(tmp_path / "other"))
+        first = contents(Corpus(path=[str(path)]), hashes=hashes)
+        assert sha256_of(path, hashes) == sha256_of(path, HashCache(tmp_path / "other"))
+    assert first == contents(Corpus(path=[str(path)]), hashes=HashCache(tmp_path / "other"))
     assert len([record for record in caplog.records if "can't be kept" in record.getMessage()]) == 1
 
     def read_only(*_args, **_settings):
         raise OSError(30, "Read-only file system")
 
     monkeypatch.setattr("pathlib.Path.replace", read_only)
-    sha256_of(path, Memory(tmp_path / "third"))
+    sha256_of(path, HashCache(tmp_path / "third"))
     monkeypatch.setattr("os.open", read_only)
-    sha256_of(path, Memory(tmp_path / "fourth"))
+    sha256_of(path, HashCache(tmp_path / "fourth"))

@@ -3,7 +3,7 @@
 import pytest
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.generation.instructions import RULES, follows, words
+from stemmatics.lm.generation.instructions import RULES, instructions_followed, words
 from stemmatics.lm.generation.judge import verdict
 
 CASES = {
@@ -47,21 +47,25 @@ def test_there_is_a_case_for_every_rule_and_a_dozen_rules():
 def test_what_follows_a_rule_and_what_nearly_does(rule):
     settings, good, bad = CASES[rule]
     instruction = {"rule": rule, **settings}
-    assert {reply: follows(reply, [instruction]) for reply in good} == {reply: [True] for reply in good}
-    assert {reply: follows(reply, [instruction]) for reply in bad} == {reply: [False] for reply in bad}
+    assert {reply: instructions_followed(reply, [instruction]) for reply in good} == {
+        reply: [True] for reply in good
+    }
+    assert {reply: instructions_followed(reply, [instruction]) for reply in bad} == {
+        reply: [False] for reply in bad
+    }
 
 
 @pytest.mark.parametrize("rule", CASES)
 def test_a_reply_that_shows_nothing_follows_nothing(rule):
     instruction = {"rule": rule, **CASES[rule][0]}
-    assert [follows(reply, [instruction]) for reply in ("", " \n", "\u200b")] == [[False]] * 3
+    assert [instructions_followed(reply, [instruction]) for reply in ("", " \n", "\u200b")] == [[False]] * 3
 
 
 def test_every_instruction_is_judged_by_itself():
     both = [{"rule": "lower_case"}, {"rule": "max_words", "count": 1}]
-    assert follows("two words", both) == [True, False]
+    assert instructions_followed("two words", both) == [True, False]
     # a table of items fills what a rule does not take with nulls
-    assert follows("one", [{"rule": "lower_case", "count": None}]) == [True]
+    assert instructions_followed("one", [{"rule": "lower_case", "count": None}]) == [True]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +79,7 @@ def test_every_instruction_is_judged_by_itself():
 )
 def test_an_instruction_that_no_rule_can_judge_is_refused(instruction, message):
     with pytest.raises(UserError, match=message):
-        follows("a reply", [instruction])
+        instructions_followed("a reply", [instruction])
 
 
 def test_words_are_what_a_reader_counts():

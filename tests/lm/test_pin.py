@@ -13,7 +13,7 @@ import pytest
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.keys import key_of
-from stemmatics.lm.checkpoints.hub import Memory, sha256_of
+from stemmatics.lm.checkpoints.hub import HashCache, sha256_of
 from stemmatics.lm.checkpoints.pin import parse, pin
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
@@ -141,14 +141,14 @@ def test_same_path_new_weights_is_seen(folder):
 
 
 def test_an_unchanged_file_is_hashed_once(folder, tmp_path, monkeypatch):
-    memory = Memory(tmp_path / "memory")
+    hashes = HashCache(tmp_path / "memory")
     file = folder / "model.safetensors"
-    digest = sha256_of(file, memory)
+    digest = sha256_of(file, hashes)
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
-    assert sha256_of(file, memory) == digest
-    memory.path.write_text("{ damaged")
+    assert sha256_of(file, hashes) == digest
+    hashes.path.write_text("{ damaged")
     monkeypatch.undo()
-    assert sha256_of(file, memory) == digest
+    assert sha256_of(file, hashes) == digest
 
 
 def test_shards_missing_or_not_named_are_fatal(tmp_path):

@@ -1,4 +1,4 @@
-"""stemma check: what checkpoints are, what differs within each pair, and what follows."""
+"""stemma check: what checkpoints are, what differs within each pair, and what consequence."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _print(report: dict[str, Any]) -> None:
 
     print_rows(report["checkpoints"], ["checkpoint", "kind", "revision", "weights", "tokenizer"])
     if report["findings"]:
-        print_rows(report["findings"], ["pair", "field", "base", "descendant", "severity", "follows"])
+        print_rows(report["findings"], ["pair", "field", "base", "descendant", "severity", "consequence"])
     else:
         print("no mismatches")
     if "numerics" in report:

@@ -1,4 +1,4 @@
-"""Check checkpoints before a study: what they are, what differs within each pair, and what follows."""
+"""Check checkpoints before a study: what they are, what differs within each pair, and the consequence."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def check_stemma(path: Path, on_step: Callable[[str], None] = lambda _step: None
                     difference.a,
                     difference.b,
                     difference.severity,
-                    difference.follows,
+                    difference.consequence,
                 )
                 for difference in compare_descriptions(described[base], described[name])
             ]
@@ -84,7 +84,7 @@ def _row(name: str, pin: Any) -> dict[str, Any]:
 
 
 def _finding(*cells: str) -> dict[str, str]:
-    names = ("pair", "field", "base", "descendant", "severity", "follows")
+    names = ("pair", "field", "base", "descendant", "severity", "consequence")
     return dict(zip(names, cells, strict=True))
 
 

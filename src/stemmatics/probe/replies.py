@@ -13,7 +13,7 @@ from stemmatics.facts.judged import JUDGED
 from stemmatics.facts.replies import REPLIES
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
-from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.instructions import instructions_followed
 from stemmatics.lm.generation.replies import ReplyKind, answers_first, classify_reply
 from stemmatics.probe.base import Context, Cost, Failed, Made, each
 from stemmatics.probe.costs import forward_cost, num_tokens
@@ -52,7 +52,7 @@ class Replies:
             instructions = list(item.get("instructions") or [])
             correct = kind is ReplyKind.ANSWER and bool(accepted or instructions)
             correct = correct and (not accepted or answers_first(reply.text, accepted))
-            correct = correct and all(follows(reply.text, instructions))
+            correct = correct and all(instructions_followed(reply.text, instructions))
             rows.append(
                 {
                     "index": reply.index,

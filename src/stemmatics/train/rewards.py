@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.instructions import instructions_followed
 from stemmatics.lm.generation.replies import answers_first, classify_reply
 
 
@@ -18,7 +18,7 @@ def reward(reply: str, item: Mapping[str, Any]) -> float:
     """
     accepted, instructions = _requirements(item)
     right = classify_reply(reply) == "answer" and (not accepted or answers_first(reply, accepted))
-    return float(right and all(follows(reply, instructions)))
+    return float(right and all(instructions_followed(reply, instructions)))
 
 
 def check_items(items: Sequence[Mapping[str, Any]]) -> None:
@@ -37,7 +37,7 @@ def check_items(items: Sequence[Mapping[str, Any]]) -> None:
                 "a reply to it can't be rewarded",
                 "give one of them, or leave the item out",
             )
-        follows("", instructions)
+        instructions_followed("", instructions)
 
 
 def _requirements(item: Mapping[str, Any]) -> tuple[list[str], list[Mapping[str, Any]]]:

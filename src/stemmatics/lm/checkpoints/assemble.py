@@ -16,25 +16,25 @@ import torch
 from stemmatics.core.errors import UserError
 from stemmatics.lm.checkpoints.damage import check_config, check_files
 from stemmatics.lm.checkpoints.gguf_parts import JOINED, join
-from stemmatics.lm.checkpoints.hub import Folder, Memory, Repository, sha256_of
+from stemmatics.lm.checkpoints.hub import Folder, HashCache, Repository, sha256_of
 from stemmatics.lm.checkpoints.pin import Pin, parse
 
 
 @contextmanager
 def assembled(pinned: Pin, names: list[str], *, offline: bool | None) -> Iterator[Path]:
     """A temporary folder with links to ``names``, each file checked against its pinned hash."""
-    memory = Memory()
+    hashes = HashCache()
     spec = parse(pinned.source)
     files: Folder | Repository
     if pinned.kind == "hub":
-        files = Repository(spec.name, pinned.revision, offline=offline, memory=memory)
+        files = Repository(spec.name, pinned.revision, offline=offline, hashes=hashes)
     else:
         path = Path(spec.name).expanduser()
-        files = Folder(path.parent if pinned.kind == "gguf" else path, memory)
+        files = Folder(path.parent if pinned.kind == "gguf" else path, hashes)
     with tempfile.TemporaryDirectory(prefix="stemmatics-") as folder:
         for name in names:
             path = files.fetch(name)
-            if not path.exists() or sha256_of(path, memory) != pinned.files[name]:
+            if not path.exists() or sha256_of(path, hashes) != pinned.files[name]:
                 raise UserError(
                     f"{name} of {pinned.source} is not the file that was pinned",
                     "it was changed or removed in between",

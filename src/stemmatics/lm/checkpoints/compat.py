@@ -42,7 +42,7 @@ class Finding:
     a: str
     b: str
     severity: Severity
-    follows: str
+    consequence: str
 
 
 @dataclass(frozen=True)
@@ -82,10 +82,10 @@ def compare(
 def compare_descriptions(a: Description, b: Description) -> list[Finding]:
     """As ``compare``, for checkpoints that have been described."""
     findings = [*_tokenizer_findings(a, b), *_vocabulary_findings(a, b)]
-    for field, severity, value, follows in _FIELDS:
+    for field, severity, value, consequence in _FIELDS:
         values = value(a), value(b)
         if values[0] != values[1]:
-            findings.append(Finding(field, str(values[0]), str(values[1]), severity, follows))
+            findings.append(Finding(field, str(values[0]), str(values[1]), severity, consequence))
     findings += _context_findings(a, b)
     order = ("by_byte", "warning", "note")
     return sorted(findings, key=lambda finding: order.index(finding.severity))
@@ -149,10 +149,10 @@ def _context_findings(a: Description, b: Description) -> list[Finding]:
         return []
     shortest = min(limit for limit in limits if limit is not None)
     if shortest >= DEFAULT_WINDOW:
-        severity, follows = "note", f"windows of up to {shortest} positions suit both"
+        severity, consequence = "note", f"windows of up to {shortest} positions suit both"
     else:
-        severity, follows = "warning", f"set windows.size to at most {shortest}, the same for both"
-    return [Finding("context length", str(limits[0]), str(limits[1]), severity, follows)]
+        severity, consequence = "warning", f"set windows.size to at most {shortest}, the same for both"
+    return [Finding("context length", str(limits[0]), str(limits[1]), severity, consequence)]
 
 
 def prefix_ids(tokenizer: Any) -> list[int]:

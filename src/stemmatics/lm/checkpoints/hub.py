@@ -25,7 +25,7 @@ SHARD = re.compile(r"(model|pytorch_model)-\d+-of-\d+\.(safetensors|bin)")
 COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
-class Memory:
+class HashCache:
     """A JSON file of values that are slow to compute, shared by all processes of this user.
 
     Entries of local files have the file's size, times and inode, so a file that was rewritten is
@@ -66,7 +66,7 @@ class Memory:
         return entries if isinstance(entries, dict) else {}
 
 
-def sha256_of(path: Path, memory: Memory) -> str:
+def sha256_of(path: Path, hashes: HashCache) -> str:
     """SHA-256 of a file's bytes, 64 hex digits, recomputed only if the file changed.
 
     "Changed" is any difference in size, modification time, status-change time or inode. The
@@ -76,12 +76,12 @@ def sha256_of(path: Path, memory: Memory) -> str:
     real = path.resolve()
     state = real.stat()
     stamp = [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
-    known = memory.get(str(real))
+    known = hashes.get(str(real))
     if isinstance(known, dict) and known.get("stamp") == stamp:
         return str(known["sha256"])
     with real.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
-    memory.put(str(real), {"stamp": stamp, "sha256": digest})
+    hashes.put(str(real), {"stamp": stamp, "sha256": digest})
     return digest
 
 
@@ -102,14 +102,14 @@ class Repository:
     the cache.
     """
 
-    def __init__(self, name: str, revision: str | None, *, offline: bool | None, memory: Memory) -> None:
+    def __init__(self, name: str, revision: str | None, *, offline: bool | None, hashes: HashCache) -> None:
         self.name = name
-        self.memory = memory
+        self.hashes = hashes
         self.offline = hub_is_offline() if offline is None else offline
         self.notice: str | None = None
         requested = revision or "main"
         commit = requested if COMMIT.fullmatch(requested) else None
-        listing = memory.get(f"hub:{name}@{commit}") if commit else None
+        listing = hashes.get(f"hub:{name}@{commit}") if commit else None
         if listing is None and not self.offline:
             try:
                 commit, listing = self._query(requested)
@@ -159,7 +159,7 @@ class Repository:
             for file in info.siblings or []
             if "/" not in file.rfilename
         }
-        self.memory.put(f"hub:{self.name}@{info.sha}", listing)
+        self.hashes.put(f"hub:{self.name}@{info.sha}", listing)
         self._remember_revision(requested, info.sha)
         return info.sha, listing
 
@@ -182,7 +182,7 @@ class Repository:
     def _from_cache(self, requested: str) -> tuple[str, dict[str, str | None]]:
         note = self._folder() / "refs" / requested
         commit = note.read_text(encoding="utf-8").strip() if note.is_file() else requested
-        listing = self.memory.get(f"hub:{self.name}@{commit}")
+        listing = self.hashes.get(f"hub:{self.name}@{commit}")
         snapshot = self._folder() / "snapshots" / commit
         if listing is None and snapshot.is_dir():
             listing = {path.name: None for path in snapshot.iterdir() if path.is_file()}
@@ -209,7 +209,7 @@ class Repository:
 
     def sha256(self, name: str) -> str:
         """The Hub's own hash of a large file; small files are fetched and hashed."""
-        return self.lfs_sha256.get(name) or sha256_of(self.fetch(name), self.memory)
+        return self.lfs_sha256.get(name) or sha256_of(self.fetch(name), self.hashes)
 
 
 class Folder:
@@ -218,9 +218,9 @@ class Folder:
     commit = None
     notice = None
 
-    def __init__(self, path: Path, memory: Memory) -> None:
+    def __init__(self, path: Path, hashes: HashCache) -> None:
         self.path = path
-        self.memory = memory
+        self.hashes = hashes
         self.names = sorted(entry.name for entry in path.iterdir() if entry.is_file())
 
     def fetch(self, name: str) -> Path:
@@ -229,7 +229,7 @@ class Folder:
 
     def sha256(self, name: str) -> str:
         """The file's hash."""
-        return sha256_of(self.path / name, self.memory)
+        return sha256_of(self.path / name, self.hashes)
 
 
 def holds_model(files: Folder | Repository) -> bool:

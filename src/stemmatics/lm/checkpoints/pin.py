@@ -21,7 +21,7 @@ from stemmatics.core.keys import key_of
 from stemmatics.lm.checkpoints.gguf_parts import parts_of
 from stemmatics.lm.checkpoints.hub import (
     Folder,
-    Memory,
+    HashCache,
     Repository,
     adapter_name,
     holds_model,
@@ -164,7 +164,7 @@ def _single(spec: str) -> CheckpointSpec | None:
     return CheckpointSpec(kind="hub", name=name, revision=revision or None)
 
 
-def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memory | None = None) -> Pin:
+def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, hashes: HashCache | None = None) -> Pin:
     """Resolve and hash a checkpoint. Local weights are hashed once, Hub weights are not even fetched.
 
     ``offline``: True uses only the cache, with False an unreachable Hub is an error, None falls
@@ -173,10 +173,10 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
     Raises UserError for a missing checkpoint, revision or shard.
     """
     spec = parse(spec) if isinstance(spec, str) else spec
-    memory = memory or Memory()
+    hashes = hashes or HashCache()
     if spec.kind == "gguf":
         path = Path(spec.name).expanduser()
-        files_of_parts = {part.name: sha256_of(part, memory) for part in parts_of(path)}
+        files_of_parts = {part.name: sha256_of(part, hashes) for part in parts_of(path)}
         digest = next(iter(files_of_parts.values())) if len(files_of_parts) == 1 else key_of(files_of_parts)
         return Pin(
             kind="gguf",
@@ -188,7 +188,7 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
             config_sha256=digest,
         )
     target = spec.adapter or spec
-    files = open_files(target, offline=offline, memory=memory)
+    files = open_files(target, offline=offline, hashes=hashes)
     if spec.adapter is not None and "adapter_config.json" not in files.names:
         raise UserError(
             f"{target.name} is not an adapter",
@@ -198,14 +198,14 @@ def pin(spec: str | CheckpointSpec, *, offline: bool | None = None, memory: Memo
         )
     if spec.adapter is None and ("adapter_config.json" not in files.names or holds_model(files)):
         return _pin_files(target, files)
-    return _pin_adapted(spec, files, offline=offline, memory=memory)
+    return _pin_adapted(spec, files, offline=offline, hashes=hashes)
 
 
-def open_files(spec: CheckpointSpec, *, offline: bool | None, memory: Memory) -> Folder | Repository:
+def open_files(spec: CheckpointSpec, *, offline: bool | None, hashes: HashCache) -> Folder | Repository:
     """The files of a folder or of a Hub model."""
     if spec.kind == "hub":
-        return Repository(spec.name, spec.revision, offline=offline, memory=memory)
-    return Folder(Path(spec.name).expanduser(), memory)
+        return Repository(spec.name, spec.revision, offline=offline, hashes=hashes)
+    return Folder(Path(spec.name).expanduser(), hashes)
 
 
 def _pin_files(spec: CheckpointSpec, files: Folder | Repository, *, adapter: bool = False) -> Pin:
@@ -257,7 +257,7 @@ def with_weights(spec: str, weights: str | None) -> str:
 
 
 def _pin_adapted(
-    spec: CheckpointSpec, files: Folder | Repository, *, offline: bool | None, memory: Memory
+    spec: CheckpointSpec, files: Folder | Repository, *, offline: bool | None, hashes: HashCache
 ) -> Pin:
     adapter = _pin_files(spec.adapter or spec, files, adapter=True)
     notices = []
@@ -281,7 +281,7 @@ def _pin_adapted(
                 f"Name the base: BASE+{adapter.source}",
             ) from error
         notices.append(f"{adapter.source} is an adapter: its own config names the base {named}")
-    below = pin(base, offline=offline, memory=memory)
+    below = pin(base, offline=offline, hashes=hashes)
     if below.kind == "adapter":
         raise UserError(
             f"The base of {adapter.source} is itself an adapter",

@@ -141,7 +141,7 @@ RULES: Mapping[str, Callable[..., bool]] = {
 }
 
 
-def follows(reply: str, instructions: Sequence[Mapping[str, Any]]) -> list[bool]:
+def instructions_followed(reply: str, instructions: Sequence[Mapping[str, Any]]) -> list[bool]:
     """For each instruction, whether the reply follows it.
 
     Raises:

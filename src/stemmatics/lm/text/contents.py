@@ -10,7 +10,7 @@ from typing import Any
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.keys import key_of
-from stemmatics.lm.checkpoints.hub import Memory
+from stemmatics.lm.checkpoints.hub import HashCache
 from stemmatics.lm.text import files as texts
 from stemmatics.lm.text.corpus import read
 from stemmatics.lm.text.doc_ids import document_key
@@ -25,7 +25,7 @@ class Contents:
     num_bytes: int
 
 
-def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> Contents:
+def contents(source: Corpus, *, key: bytes | None = None, hashes: HashCache | None = None) -> Contents:
     """Hash and size of a corpus.
 
     A private corpus is hashed with its key. Hashes of local files are cached by path, size, times and
@@ -37,9 +37,9 @@ def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None 
         digest = hashlib.sha256()
     name = None
     if source.path and not source.private and source.render is None:
-        memory = memory or Memory()
-        name = _memory_name(source)
-        if (known := memory.get(name)) is not None:
+        hashes = hashes or HashCache()
+        name = _cache_key(source)
+        if (known := hashes.get(name)) is not None:
             return Contents(*known)
     num_documents = num_bytes = 0
     for document in read(source, key=key):
@@ -49,17 +49,17 @@ def contents(source: Corpus, *, key: bytes | None = None, memory: Memory | None 
         num_documents += 1
         num_bytes += len(raw)
     result = Contents(digest.hexdigest(), num_documents, num_bytes)
-    if name is not None and memory is not None:
-        memory.put(name, list(astuple(result)))
+    if name is not None and hashes is not None:
+        hashes.put(name, list(astuple(result)))
     return result
 
 
-def content_hash(source: Corpus, *, key: bytes | None = None, memory: Memory | None = None) -> str:
+def content_hash(source: Corpus, *, key: bytes | None = None, hashes: HashCache | None = None) -> str:
     """Only the hash."""
-    return contents(source, key=key, memory=memory).sha256
+    return contents(source, key=key, hashes=hashes).sha256
 
 
-def _memory_name(source: Corpus) -> str:
+def _cache_key(source: Corpus) -> str:
     stamps = []
     for file, _ in itertools.chain.from_iterable(texts.files(path) for path in source.path or []):
         real = file.resolve()
