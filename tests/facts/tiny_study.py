@@ -185,7 +185,7 @@ def facts_by_kind(pinned):
         "prior_floor": prior_floor_fact(PriorFloorParams(**fit, seeds=2), old, new),
         "divergence": divergence_fact(
             DivergenceParams(
-                scoring=SCORING.key(), numerics=numerics, control_tokens=40, floor_tokens=60, draws=2
+                scoring=SCORING.key(), numerics=numerics, control_tokens=0, floor_tokens=60, draws=2
             ),
             base,
             pinned.checkpoint("noisy"),
