@@ -108,7 +108,9 @@ def _document(tokenizer: TextTokenizer, index: int, prompt: Prompt, reply: str) 
         )
     bytes_T = np.arange(len(ids_T) + 1, dtype=np.int64)
     classes_T = np.zeros(len(ids_T), dtype=np.int8)
-    return TokenizedDocument(index, str(index), ids_T, bytes_T[:-1], bytes_T[1:], classes_T, scored_mask=wanted_T)
+    return TokenizedDocument(
+        index, str(index), ids_T, bytes_T[:-1], bytes_T[1:], classes_T, scored_mask=wanted_T
+    )
 
 
 def _rendered(tokenizer: TextTokenizer, messages: Sequence[Mapping[str, Any]], reply: str) -> str:

@@ -64,7 +64,7 @@ def _summary(pairs: list[tuple[str, str]], corpus: str, results: Results) -> Tab
         ],
         rows,
         note="Nats/token over the ids that both models have. KL is KL(base || descendant), reverse KL the "
-        "other direction, JS the Jensen-Shannon divergence. In top-5: the base's most likely id is among the "
+        "other direction, JS the Jensen-Shannon divergence. `in top-5`: the base's most likely id is among the "
         "descendant's five most likely. RMS change of p: root mean square of the change of the target's "
         "probability. Entropy: the descendant's less the base's.",
     )
@@ -84,7 +84,7 @@ def _quantiles(pairs: list[tuple[str, str]], corpus: str, results: Results) -> T
         Named("Quantiles of KL over the tokens of {corpus}", corpus=corpus),
         ["base", "descendant", "median", "90%", "99%", "99.9%", "maximum"],
         rows,
-        note="Nats. Quantiles are within 1%, and n/a where fewer than 10 tokens lie beyond them; "
+        note="Nats. Quantiles are within one per cent, and n/a where fewer than ten tokens lie beyond; "
         "the maximum is exact.",
     )
 
