@@ -64,8 +64,8 @@ def _summary(pairs: list[tuple[str, str]], corpus: str, results: Results) -> Tab
         ],
         rows,
         note="Nats/token over the ids that both models have. KL is KL(base || descendant), reverse KL the "
-        "other direction, JS the Jensen-Shannon divergence. `in top-5`: the base's most likely id is among the "
-        "descendant's five most likely. RMS change of p: root mean square of the change of the target's "
+        "other direction, JS the Jensen-Shannon divergence. `in top-5`: the base's most likely id is among "
+        "the descendant's five most likely. RMS change of p: root mean square of the change of the target's "
         "probability. Entropy: the descendant's less the base's.",
     )
 
