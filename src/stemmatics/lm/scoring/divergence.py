@@ -105,11 +105,13 @@ def _block(base_BS: Tensor, descendant_BS: Tensor, target_B: Tensor) -> tuple[Te
     With r = ln p - ln q, JS = ln 2 - [sum (p + q) softplus(-r) - KL(q || p)] / 2.
     """
     target_B1 = target_B.to(base_BS.device)[:, None]
-    top_p_B, top_q_B = base_BS.argmax(1), descendant_BS.argmax(1)
-    base_BS = base_BS - base_BS.gather(1, top_p_B[:, None])
-    descendant_BS = descendant_BS - descendant_BS.gather(1, top_q_B[:, None])
+    top_p_B1 = base_BS.argmax(1, keepdim=True)
+    base_BS = base_BS - base_BS.gather(1, top_p_B1)
+    descendant_BS = descendant_BS - descendant_BS.amax(1, keepdim=True)
+    # 0 where the base's most likely id is the descendant's too
+    at_top_p_B1 = descendant_BS.gather(1, top_p_B1)
     z_p_B, z_q_B = (logits.gather(1, target_B1)[:, 0].cpu().double() for logits in (base_BS, descendant_BS))
-    above_B = (descendant_BS > descendant_BS.gather(1, top_p_B[:, None])).sum(1)
+    above_B = (descendant_BS > at_top_p_B1).sum(1)
     p_BS, q_BS = base_BS.exp(), descendant_BS.exp()
     sum_p_B, sum_q_B = _sum(p_BS), _sum(q_BS)
     log_p_B, log_q_B = sum_p_B.log(), sum_q_B.log()
@@ -135,7 +137,7 @@ def _block(base_BS: Tensor, descendant_BS: Tensor, target_B: Tensor) -> tuple[Te
         log_q_target_B.exp() - log_p_target_B.exp(),
         entropy_p_B,
         entropy_q_B - entropy_p_B,
-        top_p_B == top_q_B,
+        at_top_p_B1[:, 0] == 0,
         above_B < TOP,
         below_B,
     )
