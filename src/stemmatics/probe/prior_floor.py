@@ -90,7 +90,7 @@ def _variants(
     sums: Rows = []
     fits: Rows = []
     damage: Rows = []
-    settings = replace(settings_of(fact), ceilings=False)
+    settings = replace(settings_of(fact), alone=True)
     guess: dict[NoiseKind, float] = {}
     for seed in range(int(fact.params["seeds"])):
         for kind in NOISE_KINDS:
@@ -138,7 +138,5 @@ def _damage(
 def _fit(
     damaged_head: HeadPass, states: HeadPass, settings: FitSettings, variant: str, scratch: Path
 ) -> tuple[Rows, Rows]:
-    fit, evaluated = states.positions["FIT"], states.positions["EVAL"]
-    model = ModelStatistics(damaged_head.head, fit, evaluated, settings, scratch)
-    fitted, _, _ = fit_model(model, settings)
+    fitted, _ = fit_model(ModelStatistics(damaged_head, settings, scratch), settings)
     return rows_of(fitted, states, variant)

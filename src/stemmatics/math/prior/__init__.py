@@ -27,6 +27,7 @@ from stemmatics.math.prior.matching import (
 )
 from stemmatics.math.prior.newton import Certificate, Coordinates, Solution, minimise
 from stemmatics.math.prior.objective import Objective
+from stemmatics.math.prior.redraw import Redrawn, redraw
 from stemmatics.math.prior.refit import (
     RefitCheck,
     bayesian_weights,
@@ -59,6 +60,7 @@ from stemmatics.math.prior.statistics import (
     reduce_logits,
     top_columns,
 )
+from stemmatics.math.prior.text_parts import held_out_documents, part_of_documents
 
 __all__ = [
     "HOLDS_ZERO",
@@ -79,6 +81,7 @@ __all__ = [
     "Matched",
     "Objective",
     "PairSums",
+    "Redrawn",
     "RefitCheck",
     "Rest",
     "RowSource",
@@ -98,6 +101,7 @@ __all__ = [
     "fit_optimum",
     "fit_proportional",
     "free_ids",
+    "held_out_documents",
     "in_sample_optimum",
     "in_sample_step",
     "match_damage",
@@ -107,7 +111,9 @@ __all__ = [
     "moved_nll_sums",
     "nll_sums",
     "node_inverse_temperatures",
+    "part_of_documents",
     "ratio_of_sums",
+    "redraw",
     "reduce_logits",
     "refit_fully",
     "refit_one_step",

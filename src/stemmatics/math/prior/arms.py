@@ -9,6 +9,7 @@ the positions held out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,19 +60,36 @@ def mean_loss(statistics: Statistics, correction: Correction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """A correction chosen by the held-out part. ``penalty`` is inf where all biases are 0."""
+    """A correction chosen by the held-out part, or one that could be.
+
+    ``penalty`` is inf where all biases are 0; ``temperature`` says whether beta was fitted.
+    """
 
     correction: Correction
     penalty: float
     held_out_loss: float
+    temperature: bool = False
+
+    @property
+    def biases(self) -> bool:
+        """Whether biases were fitted."""
+        return bool(np.isfinite(self.penalty))
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One correction, fitted: (i) the FIT optimum and (ii) the selected one."""
+    """One correction, fitted: (i) the FIT optimum and (ii) the one selected among ``candidates``.
+
+    Candidates stand from the simplest to the freest; none leaves an id without probability.
+    """
 
     optimum: Solution
-    selected: Selected
+    candidates: tuple[Selected, ...]
+
+    @property
+    def selected(self) -> Selected:
+        """The candidate with the lowest held-out loss; ties go to the first, which is simpler."""
+        return min(self.candidates, key=lambda candidate: candidate.held_out_loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,30 +123,30 @@ def fit_arms(
     objective = Objective(fit, cache_bytes=cache_bytes)
     by_beta = Coordinates(np.zeros(fit.num_columns, dtype=np.bool_), temperature=True)
     temperature_fit = minimise(objective, identity, by_beta, gap=gap)
-    temperature = Arm(temperature_fit, _better(nothing, _held_out(held_out, temperature_fit, np.inf)))
+    temperature = Arm(temperature_fit, (nothing, *_candidates(held_out, [(np.inf, temperature_fit)])))
 
-    def path(start: Correction, coordinates: Coordinates, best: Selected) -> tuple[Selected, Correction]:
+    def path(start: Correction, coordinates: Coordinates) -> list[tuple[float, Solution]]:
         """Fits from the strongest penalty to the weakest, each from the last."""
+        fits = []
         for strength in PENALTY_STRENGTHS:
             penalty = strength / fit.num_positions
             solution = minimise(objective.penalised(penalty), start, coordinates, gap=max(gap, _PATH_GAP))
-            best = _better(best, _held_out(held_out, solution, penalty))
+            fits.append((penalty, solution))
             start = solution.correction
-        return best, start
+        return fits
 
     by_bias, penalised_bias = _coordinates(fit, free.mask_K, temperature=False)
-    best_bias, start = path(identity, penalised_bias, nothing)
-    bias_fit = minimise(objective, start, by_bias, gap=gap)
-    bias = Arm(bias_fit, _better(best_bias, _held_out(held_out, bias_fit, 0.0)))
+    fits = path(identity, penalised_bias)
+    bias_fit = minimise(objective, fits[-1][1].correction, by_bias, gap=gap)
+    bias = Arm(bias_fit, (nothing, *_candidates(held_out, [*fits, (0.0, bias_fit)])))
 
     by_both, penalised_both = _coordinates(fit, free.mask_K, temperature=True)
-    best_joint, start = path(
-        temperature_fit.correction, penalised_both, _better(temperature.selected, bias.selected)
-    )
-    candidates = (start, bias_fit.correction, temperature_fit.correction)
-    start = min(candidates, key=lambda correction: mean_loss(fit, by_both.leave_out(correction)))
+    fits = path(temperature_fit.correction, penalised_both)
+    starts = (fits[-1][1].correction, bias_fit.correction, temperature_fit.correction)
+    start = min(starts, key=lambda correction: mean_loss(fit, by_both.leave_out(correction)))
     joint_fit = minimise(objective, start, by_both, gap=gap)
-    joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
+    both = _candidates(held_out, [*fits, (0.0, joint_fit)])
+    joint = Arm(joint_fit, (*temperature.candidates, *bias.candidates[1:], *both))
     return Arms(bias, temperature, joint, free)
 
 
@@ -155,12 +173,15 @@ def _coordinates(fit: Statistics, free_K: Mask, *, temperature: bool) -> tuple[C
     return Coordinates.of(fit, free_K, temperature=temperature), penalised
 
 
-def _held_out(held_out: Statistics, solution: Solution, penalty: float) -> Selected:
-    if not solution.attained:
-        return Selected(solution.correction, penalty, np.inf)
-    return Selected(solution.correction, penalty, mean_loss(held_out, solution.correction))
-
-
-def _better(first: Selected, second: Selected) -> Selected:
-    """The lower held-out loss; ties go to the first, which is simpler."""
-    return second if second.held_out_loss < first.held_out_loss else first
+def _candidates(held_out: Statistics, fits: Sequence[tuple[float, Solution]]) -> list[Selected]:
+    """What may be selected of fits with their penalties: those that give every id a probability."""
+    return [
+        Selected(
+            solution.correction,
+            penalty,
+            mean_loss(held_out, solution.correction),
+            solution.coordinates.temperature,
+        )
+        for penalty, solution in fits
+        if solution.attained
+    ]
