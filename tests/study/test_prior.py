@@ -101,7 +101,15 @@ def test_every_arm_is_there_and_fit_losses_nest(done):
     fitted = {
         (arm, reading) for arm in ("bias", "temperature", "joint") for reading in ("optimum", "selected")
     }
-    assert arms == {(arm, "") for arm in plain} | fitted
+    on_less = {("joint", "quarter"), ("joint", "half")}
+    assert arms == {(arm, "") for arm in plain} | fitted | on_less
+    tokens = [
+        one(done, "prior.fit.tokens", descendant="hot", side="base", arm="joint", reading=reading).value
+        for reading in ("quarter", "half", "selected")
+    ]
+    assert tokens[0] < tokens[1] < tokens[2]
+    assert tokens[1] / tokens[2] == pytest.approx(0.5, abs=0.1)
+    assert one(done, "prior.rise", descendant="hot", of="net_recovered_share").hi > -1
     for side in ("base", "descendant"):
         loss = {
             arm: one(

@@ -4,8 +4,8 @@ Axes: R draws, D documents, C candidates of a selection, K columns; a *vector* h
 
 A draw weighs all FIT documents: those that fit and those that select. Under it every candidate moves by one
 Newton step, and the selection is made again by the weighted held-out loss. The step of a candidate is only
-made where the draws could choose it: where it, or a neighbour on its path, is the best under some draw of
-the held-out weights alone.
+made where the draws could choose it: where its penalty, or the next stronger or weaker one, is the best
+under some draw of the held-out weights alone, or of the moved candidates so far.
 """
 
 from __future__ import annotations
@@ -76,18 +76,23 @@ class _Draws:
     def of_arm(self, candidates: Sequence[Selected], num_refits: int) -> Redrawn:
         """Move the candidates that a draw could choose, and choose in every draw."""
         nll_DC = np.stack([nll_sums(self.held_out, each.correction) for each in candidates], axis=1)
-        first_R = np.argmin(self.weight_RD @ nll_DC, axis=1)
-        near = {int(c) + step for c in np.unique(first_R) for step in (-1, 0, 1)}
-        tried = sorted(c for c in near if 0 <= c < len(candidates))
-        moves = [self._move(candidates[c]) for c in tried]
-        best_R = np.argmin(np.stack([move.held_out_R for move in moves], axis=1), axis=1)
+        chosen_R = np.argmin(self.weight_RD @ nll_DC, axis=1)
+        tried = _within_reach(candidates, np.unique(chosen_R))
+        while True:
+            moves = [self._move(candidates[c]) for c in tried]
+            best_R = np.argmin(np.stack([move.held_out_R for move in moves], axis=1), axis=1)
+            chosen_R = np.array(tried)[best_R]
+            wider = sorted({*tried, *_within_reach(candidates, np.unique(chosen_R))})
+            if wider == tried:
+                break
+            tried = wider
         nll_R, full_F = np.empty(len(self.weight_RD)), np.empty(num_refits)
         for t in np.unique(best_R):
             candidate, rows = candidates[tried[t]], np.flatnonzero(best_R == t)
             nll_R[rows] = moved_nll_sums(self.scored, candidate.correction, moves[t].move_RX[rows]).sum(0)
             for row in rows[rows < num_refits]:
                 full_F[row] = self._full(candidate, self.weight_RD[row])
-        return Redrawn(nll_R, np.array(tried)[best_R].astype(np.int64), full_F)
+        return Redrawn(nll_R, chosen_R.astype(np.int64), full_F)
 
     def _move(self, candidate: Selected) -> _Moved:
         if id(candidate) not in self.moved:
@@ -106,6 +111,12 @@ class _Draws:
             moved_1X = refit_fully(self.fit, solution, weight_D[None], penalty=penalty, gap=_REFIT_GAP)
             correction = correction.moved(correction.vector() + moved_1X[0])
         return float(nll_sums(self.scored, correction).sum())
+
+
+def _within_reach(candidates: Sequence[Selected], chosen: Integers) -> list[int]:
+    """Numbers of the candidates whose penalty is that of a chosen one, or the next to it."""
+    rank_C = np.unique([candidate.penalty for candidate in candidates], return_inverse=True)[1]
+    return np.flatnonzero((np.abs(rank_C[:, None] - rank_C[chosen]) <= 1).any(axis=1)).tolist()
 
 
 def _penalty(candidate: Selected) -> float:
