@@ -14,7 +14,13 @@ from stemmatics.math.prior.arms import (
     mean_loss,
 )
 from stemmatics.math.prior.corrected import Correction, document_gradients, expected_counts, nll_sums
-from stemmatics.math.prior.damage import Damage, centred_noise, match_damage, mean_energy_share
+from stemmatics.math.prior.damage import (
+    Damage,
+    centred_noise,
+    damage_search,
+    match_damage,
+    mean_energy_share,
+)
 from stemmatics.math.prior.insample import InSampleStep, in_sample_optimum, in_sample_step
 from stemmatics.math.prior.inside import with_fit_inside
 from stemmatics.math.prior.matching import (
@@ -93,6 +99,7 @@ __all__ = [
     "centred_noise",
     "check_refits",
     "closed_form_bias",
+    "damage_search",
     "document_gradients",
     "expected_counts",
     "fit_affine",

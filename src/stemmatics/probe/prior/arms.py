@@ -36,6 +36,7 @@ from stemmatics.facts.prior import (
     FitFlag,
     closed_form_arm,
 )
+from stemmatics.lm.scoring.head import LinearHead
 from stemmatics.lm.scoring.head_pass import dense, reduced
 from stemmatics.math import prior
 from stemmatics.math.prior import Arm, Correction, FreeIds, Matched, Selected, Solution, Statistics
@@ -106,6 +107,7 @@ class ModelStatistics:
             fitted_on.append(self._fit.target_N[~states.held_out_fit_D[self._fit.document_N]])
         ids = [prior.top_columns(ids_N, settings.num_columns, self._head.num_ids) for ids_N in fitted_on]
         self.ids_K = np.unique(np.concatenate(ids))
+        self.num_ids = self._head.num_ids
 
     def _first_targets(self) -> NDArray[np.int64]:
         """Targets of the part of FIT that the published arms are fitted on."""
@@ -146,12 +148,31 @@ class ModelStatistics:
     @cached_property
     def fit_dense(self) -> Statistics:
         """FIT, every id a column."""
-        return dense(self._head, self._fit)
+        return dense(self._whole_head(), self._fit)
 
     @cached_property
     def eval_dense(self) -> Statistics:
         """EVAL, every id a column."""
-        return dense(self._head, self._eval)
+        return dense(self._whole_head(), self._eval)
+
+    def _whole_head(self) -> LinearHead:
+        return self._head
+
+    def closed_forms(self) -> list[tuple[float, Correction, NDArray[np.float64]]]:
+        """Smoothing, correction of every id, and nats by document of EVAL under it.
+
+        All of FIT is used: nothing is selected, so nothing is held out.
+        """
+        if not self._settings.smoothings:
+            return []
+        fit, evaluated = self.fit_dense, self.eval_dense
+        expected_S, _ = prior.expected_counts(fit, Correction.identity(fit.num_columns))
+        forms = []
+        for smoothing in self._settings.smoothings:
+            bias_S = prior.closed_form_bias(fit.counts.astype(np.float64), expected_S, smoothing)
+            correction = Correction(1.0, bias_S)
+            forms.append((smoothing, correction, prior.nll_sums(evaluated, correction)))
+        return forms
 
     def own_eval(self) -> Statistics:
         """EVAL with its own targets as columns: all where that fits, else the most frequent."""
@@ -187,7 +208,11 @@ def fit_model(model: ModelStatistics, settings: FitSettings) -> tuple[list[Fitte
         fitted.append(_selected((name, SELECTED), arm, parts, arms.free, model.eval_columns))
     if not settings.alone:
         fitted += _on_parts(model, settings)
-    fitted += _closed_forms(model, settings)
+    ids_S = np.arange(model.num_ids)
+    fitted += [
+        Fitted(closed_form_arm(smoothing), "", correction, ids_S, nll_D, {"flags": []})
+        for smoothing, correction, nll_D in model.closed_forms()
+    ]
     # the published searches select on the last tenth in the order of the file
     first, last = model.fit_columns.split()
     free = prior.free_ids(first, settings.num_columns)
@@ -281,20 +306,6 @@ def _matched(arm: str, matched: Matched, evaluated: Statistics) -> Fitted:
     flags = [flag for flag in (CAPPED, AT_EDGE) if getattr(matched, flag)]
     row = {"num_steps": matched.num_steps, "flags": flags}
     return _fitted(arm, "", matched.correction, evaluated, row)
-
-
-def _closed_forms(model: ModelStatistics, settings: FitSettings) -> list[Fitted]:
-    """All of FIT, every id: nothing is selected, so nothing is held out."""
-    if not settings.smoothings:
-        return []
-    fit = model.fit_dense
-    expected_S, _ = prior.expected_counts(fit, Correction.identity(fit.num_columns))
-    fitted = []
-    for smoothing in settings.smoothings:
-        bias_S = prior.closed_form_bias(fit.counts.astype(np.float64), expected_S, smoothing)
-        arm = closed_form_arm(smoothing)
-        fitted.append(_fitted(arm, "", Correction(1.0, bias_S), model.eval_dense, {"flags": []}))
-    return fitted
 
 
 def _references(model: ModelStatistics, fit: Statistics, held: Statistics, free: FreeIds) -> list[Fitted]:
