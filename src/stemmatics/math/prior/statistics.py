@@ -145,7 +145,10 @@ class Statistics:
 
     def of_documents(self, keep_D: Mask) -> Statistics:
         """The positions of some documents, without a copy of the logits; documents keep their numbers."""
-        row_N = np.flatnonzero(keep_D[self.document_N])
+        return self.of_rows(np.flatnonzero(keep_D[self.document_N]))
+
+    def of_rows(self, row_N: Integers) -> Statistics:
+        """Some positions, ascending, without a copy of the logits; documents keep their numbers."""
         return replace(
             self,
             logits_NK=_PickedRows(self.logits_NK, self.first_row + row_N),
