@@ -17,7 +17,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction
 from stemmatics.math.prior.newton import (
     DEFAULT_GAP,
@@ -33,7 +32,7 @@ from stemmatics.math.prior.statistics import Floats, Integers, Statistics
 from stemmatics.math.scipy_modules import linalg
 
 # rows of the subsample: a share of all, and no fewer than the second number
-_ROWS_SHARE, _FEWEST_ROWS = 16, 4096
+_ROWS_SHARE, _FEWEST_ROWS = 16, 2048
 # neighbouring rows that are taken together
 _RUN = 32
 _MEMORY = 12
@@ -100,6 +99,11 @@ class _Model:
 
     factor: _Factor
     pairs: deque[tuple[Floats, Floats]] = field(default_factory=lambda: deque(maxlen=_MEMORY))
+
+    def learn(self, step: Floats, change: Floats) -> None:
+        """A step and the change of the gradient along it; one without curvature teaches nothing."""
+        if float(step @ change) > 0:
+            self.pairs.append((step, change))
 
     def solve(self, gradient: Floats) -> Floats:
         """The two-loop recursion."""
@@ -201,10 +205,7 @@ class Descent:
 
         Where ``coordinates`` leave ids out, ``start`` must have left them out already.
         """
-        if not (coordinates.temperature or coordinates.free_K.any()):
-            raise UserError(
-                "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
-            )
+        coordinates.refuse_nothing()
         objective = self.objective.penalised(penalty)
         point = start.penalised(penalty)
         first_passes, products, fresh = self.num_passes, 0, False
@@ -241,18 +242,18 @@ class Descent:
                 model, self._last = None, None
                 continue
             fresh = False
-            moved = following.correction.finite() - point.correction.finite()
-            change = space.project(following.gradient - point.gradient)
-            if float(moved @ change) > 0:
-                model.pairs.append((moved, change))
+            model.learn(
+                following.correction.finite() - point.correction.finite(),
+                space.project(following.gradient - point.gradient),
+            )
             point = following
-        norm = float(np.linalg.norm(Subspace(point, coordinates).project(point.gradient)))
+        passes = self.num_passes - first_passes
         certificate = Certificate(
-            norm,
+            float(np.linalg.norm(Subspace(point, coordinates).project(point.gradient))),
             float(np.sqrt(max(fall, 0.0))),
             converged,
             step,
-            self.num_passes - first_passes,
+            passes,
             products,
         )
         edge = coordinates.temperature and at_edge(point.correction.inverse_temperature)

@@ -67,6 +67,13 @@ class Coordinates:
         gauge = bool(free_K.any()) and every_target_free and (penalty == 0 or complete)
         return cls(free_K, temperature, gauge, complete)
 
+    def refuse_nothing(self) -> None:
+        """Raise UserError where no coordinate may move."""
+        if not (self.temperature or self.free_K.any()):
+            raise UserError(
+                "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
+            )
+
     def leave_out(self, correction: Correction) -> Correction:
         """The same correction without the ids that the infimum leaves out, free biases summing to 0."""
         if not self.gauge:
@@ -221,10 +228,7 @@ def minimise(
     came. Where ``coordinates.gauge`` says that there is an infimum only, the ids that it leaves out are
     left out from the start, and the certificate is of that problem.
     """
-    if not (coordinates.temperature or coordinates.free_K.any()):
-        raise UserError(
-            "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
-        )
+    coordinates.refuse_nothing()
     point = objective.point(coordinates.leave_out(start))
     passes, products, first_norm = 1, 0, 0.0
     for step in range(_MAX_STEPS + 1):
