@@ -3,7 +3,8 @@
 States are drawn (a head with Zipf's unigram; targets from a sharpened and shifted one), so that the size is
 free: by default 100,000 positions, K = 4,096 and V = 49,152. One head pass keeps K columns and the
 log-partition of the rest. Then bias, temperature and joint are fitted with their path of penalties, on all
-positions and on the first quarter of them. *Limit*: all columns read once with their exponentials, timed in the same run.
+positions and on the first quarter of them. *Limit*: all columns read once with their exponentials, timed in
+the same run.
 
 Goals: at most 25 passes a fit (path, warm start and certificates included), every optimum certified to 1e-7
 nats, seconds a position on all positions at most 1.3 times those on a quarter, and memory that no file backs

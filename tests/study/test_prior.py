@@ -214,6 +214,24 @@ def test_an_edge_a_vocabulary_and_a_descendant_that_improved_are_said(folder, ti
     assert stemma_command("verify", found.root).code == 0
 
 
+def test_a_number_of_tokens_is_fitted_on_and_scored(folder, tmp_path, stemma_command):
+    found = run(stemma_command, folder, tmp_path / "run", prior=small(fit_tokens=300, eval_tokens=200))
+    of_base, of_hot = (
+        one(found, "prior.fit.tokens", descendant="hot", side=side, arm="joint", reading="selected").value
+        for side in ("base", "descendant")
+    )
+    assert of_base == of_hot
+    # to the end of a document of at most some 120 tokens
+    assert 250 < of_base < 430
+    rows = found.table("prior_sums").to_pylist()
+    scored = {(row["fact"], row["index"]): row["num_tokens"] for row in rows if row["arm"] == "none"}
+    per_fact = {}
+    for (fact, _), tokens in scored.items():
+        per_fact[fact] = per_fact.get(fact, 0) + tokens
+    assert len(set(per_fact.values())) == 1
+    assert 150 < next(iter(per_fact.values())) < 330
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
