@@ -184,7 +184,7 @@ def text_table(corpus: str, results: Results, pairs: Sequence[Pair]) -> Table:
         "The selected bias and temperature, fitted on less text: nested random parts of FIT, in whole groups "
         "of near-duplicates, each with a tenth of its own that selects the penalty. A share is called still "
         "rising where the interval of its last step, paired by document and with the fits redrawn, lies "
-        "above 0.",
+        "above zero.",
     )
 
 
