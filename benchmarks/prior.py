@@ -9,9 +9,10 @@ that it pays for one head pass too. The hidden states are cached for all three, 
 them. Both fit the first 90% of FIT; the search also reads the last 10%, to stop.
 
 K is scaled with the text: the published fits have 4,096 columns for a million tokens. A few thousand tokens
-have under 4,096 distinct targets; with all of them free the search overfits and stops after a few steps, so
-that there is little to save. That case is printed too (``descendant, all``: every distinct target but the
-rarest), on the columns alone, without a goal of time. For the base too the reference runs on the columns
+have under 4,096 distinct targets; the default configuration (K = 4,096) then frees all of them, the search
+overfits, stops after a few steps, and there is less to save. That case has the same goal (``descendant,
+default``): there the passes of the search are those of a run on the columns, each at the price of the
+engine's own head pass and with nothing between them. For the base too the reference runs on the columns
 alone, since a search over the whole head takes minutes.
 
 The last line is JSON of every ratio; the exit status is 1 if a goal is missed.
@@ -120,7 +121,7 @@ def measure(
     head = discover_head(loaded.model, 512)
     assert head is not None, "SmolLM2 has a plain head"
     num_fit = int(0.9 * positions.num_positions)
-    num_columns = min(most_columns, len(np.unique(positions.target_N[:num_fit])) - 1)
+    num_columns = min(most_columns, len(np.unique(positions.target_N[:num_fit])))
     ids_K = prior.top_columns(positions.target_N[:num_fit], num_columns, head.num_ids)
     _, pass_seconds = timed(lambda: nll_sum(head, positions))
     columns, column_seconds = timed(lambda: reduced(head, positions, ids_K, folder / "columns"))
@@ -177,18 +178,20 @@ def main() -> int:
         _, seconds = timed(lambda: tune(loaded))
         print(f"descendant: {UPDATES} updates in {seconds:.0f} s")
         positions = cached_states(loaded, folder / "descendant.states")
-        results["descendant, all"] = measure(loaded, positions, folder, MOST_COLUMNS, whole=False)
+        results["descendant, default"] = measure(loaded, positions, folder, MOST_COLUMNS, whole=False)
         results["descendant"] = measure(loaded, positions, folder, COLUMNS, whole=True)
     for name, row in results.items():
         for what, value in row.items():
-            print(f"{name:15} {what:42} {value:.6g}")
+            print(f"{name:19} {what:42} {value:.6g}")
     seconds = bootstrap_seconds()
     print(f"bootstrap of {PAIRS} pairs, {DOCUMENTS} documents, {RESAMPLES} resamples: {seconds:.2f} s")
     ratio = results["descendant"]["reference_over_ours"]
+    default = results["descendant, default"]["reference_head_passes_alone_over_ours"]
     missed = [
         name
         for name, failed in (
             ("reference_over_ours", ratio < RATIO_GOAL),
+            ("reference_over_ours, default", default < RATIO_GOAL),
             ("bootstrap_seconds", seconds > BOOTSTRAP_GOAL),
             (
                 "fit_loss",

@@ -140,7 +140,8 @@ def facts_by_kind(pinned):
     fit = {
         "scoring": SCORING.model_copy(update={"support": "shared"}).key(),
         "numerics": numerics,
-        "sample": 1.0,
+        "fit_tokens": None,
+        "eval_tokens": None,
         "num_columns": 16,
         "smoothings": [1.0],
         "references": None,

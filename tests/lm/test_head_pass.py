@@ -10,7 +10,7 @@ import torch
 
 from stemmatics.lm.scoring import head_pass
 from stemmatics.lm.scoring.head import LinearHead, Transform
-from stemmatics.lm.scoring.head_damage import centred, damaged, head_noise, match
+from stemmatics.lm.scoring.head_damage import DamagedHeads, centred, damaged, head_noise, match
 from stemmatics.lm.scoring.head_pass import Positions, dense, nll_sum, reduced, restricted
 from stemmatics.lm.scoring.head_states import StateWriter
 from stemmatics.math import prior
@@ -207,3 +207,57 @@ def test_a_soft_cap_can_keep_damage_from_costing_enough(tmp_path):
     assert np.isnan(result.sigma)
     assert "reaches the loss increase" in result.failure
     assert not match(head, scored, noise, 0.2).failure
+
+
+@pytest.mark.parametrize("transform", [Transform(), Transform(0.7, 5.0)])
+def test_damaged_heads_that_share_a_pass_are_those_with_damaged_weights(tmp_path, monkeypatch, transform):
+    monkeypatch.setattr(head_pass, "_CPU_ELEMENTS", 40 * IDS)
+    scored, states = positions(tmp_path / "states", mean=0.5)
+    head = a_head(transform=transform)
+    noises = [head_noise((IDS, WIDTH), seed) for seed in range(3)]
+    mean = scored.mean_state()[0]
+    heads = DamagedHeads(head, noises, mean)
+    which = [(number, is_centred) for number in range(3) for is_centred in (False, True)]
+    sigmas = {each: 0.1 * (1 + place) for place, each in enumerate(which)}
+    rows = 0
+    for block in heads.blocks(scored):
+        rows += block.part.stop - block.part.start
+        for (number, is_centred), sigma in sigmas.items():
+            noise = centred(noises[number].clone(), mean) if is_centred else noises[number]
+            expected = damaged(head, noise, sigma).logits(torch.from_numpy(states[block.part]))
+            got = block.logits((number, is_centred), sigma)
+            assert torch.allclose(got, expected, atol=2e-5)
+    assert rows == NUM
+    totals = heads.nll_sums(scored, sigmas)
+    for (number, is_centred), sigma in sigmas.items():
+        noise = centred(noises[number].clone(), mean) if is_centred else noises[number]
+        assert totals[number, is_centred] == pytest.approx(
+            nll_sum(damaged(head, noise, sigma), scored), rel=1e-5
+        )
+
+
+def test_searches_that_share_passes_find_what_each_finds_alone(tmp_path, monkeypatch):
+    scored, _ = positions(tmp_path / "states", num=600)
+    head = a_head()
+    noises = [head_noise((IDS, WIDTH), seed) for seed in range(3)]
+    heads = DamagedHeads(head, noises, scored.mean_state()[0])
+    passes = []
+    whole = DamagedHeads.nll_sums
+
+    def counted(self, positions, sigmas, stop=None):
+        passes.append(stop)
+        return whole(self, positions, sigmas, stop)
+
+    monkeypatch.setattr(DamagedHeads, "nll_sums", counted)
+    found = heads.match(scored, [(0, False), (1, False), (2, True)], 0.3)
+    before = nll_sum(head, scored)
+    for (number, is_centred), damage in found.items():
+        noise = centred(noises[number].clone(), scored.mean_state()[0]) if is_centred else noises[number]
+        delta = (nll_sum(damaged(head, noise, damage.sigma), scored) - before) / scored.num_positions
+        assert delta == pytest.approx(0.3, rel=0.011)
+        alone = match(head, scored, noise, 0.3)
+        assert damage.sigma == pytest.approx(alone.sigma, rel=0.02)
+    # one pass serves all three
+    assert sum(stop == scored.num_positions for stop in passes) < 6
+    capped = DamagedHeads(a_head(transform=Transform(1.0, 2.0)), noises, scored.mean_state()[0])
+    assert capped.match(scored, [(0, False)], 50.0)[0, False].failure

@@ -26,7 +26,7 @@ from stemmatics.math.prior.newton import _longest_step
 
 def test_joint_optimum_equals_a_general_optimiser():
     text = make()
-    solution = fit_optimum(text, np.ones(V, dtype=bool), penalty=0.01)
+    solution = fit_optimum(text, np.ones(V, dtype=bool), penalty=0.01, gap=1e-12)
 
     def value(x):
         log_p_NV = log_softmax(x[0] * text.logits_NK + x[1:], axis=1)
@@ -58,7 +58,7 @@ def test_certificate_bounds_what_is_left():
 def test_float32_rows_reach_the_certificate():
     text = make(num=3000)
     single = Statistics.dense(text.logits_NK.astype(np.float32), text.target_column_N, text.document_N)
-    solution = fit_optimum(single, np.ones(V, dtype=bool))
+    solution = fit_optimum(single, np.ones(V, dtype=bool), gap=1e-10)
     assert solution.certificate.converged
     assert solution.certificate.gap <= 1e-10
     assert solution.loss == pytest.approx(fit_optimum(text, np.ones(V, dtype=bool)).loss, abs=1e-6)
@@ -69,7 +69,7 @@ def test_fit_losses_nest_and_every_optimum_is_certified(num_ids):
     fit, held_out = make(seed=1).split()
     arms = fit_arms(fit, held_out, num_ids)
     joint, bias, temperature = (arm.optimum for arm in (arms.joint, arms.bias, arms.temperature))
-    assert joint.loss <= min(bias.loss, temperature.loss) + 1e-13
+    assert joint.loss <= min(bias.loss, temperature.loss) + 1e-7
     assert max(bias.loss, temperature.loss) <= mean_loss(fit, Correction.identity(V))
     assert all(solution.certificate.converged for solution in (joint, bias, temperature))
     assert bias.correction.inverse_temperature == 1.0
@@ -137,7 +137,7 @@ def brute_infimum(text, seen_V):
 def test_where_every_target_is_free_the_infimum_is_the_optimum_without_unseen_ids():
     text = make(unseen=4)
     seen_V = text.counts > 0
-    solution = fit_optimum(text, np.ones(V, dtype=bool))
+    solution = fit_optimum(text, np.ones(V, dtype=bool), gap=1e-12)
     assert solution.loss == pytest.approx(brute_infimum(text, seen_V), abs=1e-10)
     assert not solution.attained
     assert np.isneginf(solution.correction.bias_K[~seen_V]).all()
@@ -146,7 +146,7 @@ def test_where_every_target_is_free_the_infimum_is_the_optimum_without_unseen_id
     smaller = Statistics.dense(
         text.logits_NK[:, seen_V], (np.cumsum(seen_V) - 1)[text.target_column_N], text.document_N
     )
-    assert fit_optimum(smaller, np.ones(seen_V.sum(), dtype=bool)).loss == pytest.approx(
+    assert fit_optimum(smaller, np.ones(seen_V.sum(), dtype=bool), gap=1e-12).loss == pytest.approx(
         solution.loss, abs=1e-12
     )
     shifted_V = np.where(seen_V, solution.correction.bias_K + 3.0, -np.inf)
@@ -222,12 +222,12 @@ def test_a_target_of_the_scored_text_that_the_fit_never_saw_keeps_its_bias_of_ze
 @pytest.mark.parametrize(("scale", "edge"), [(9.0, 4.0), (0.01, 0.25)])
 def test_temperature_at_an_edge_is_flagged_and_the_rest_is_still_optimal(scale, edge):
     text = make(scale=scale, num=900)
-    solution = fit_optimum(text, np.ones(V, dtype=bool))
+    solution = fit_optimum(text, np.ones(V, dtype=bool), gap=1e-11)
     assert solution.correction.inverse_temperature == edge
     assert solution.at_edge
     assert solution.certificate.converged
     held = Statistics.dense(edge * text.logits_NK, text.target_column_N, text.document_N)
-    alone = fit_optimum(held, np.ones(V, dtype=bool), temperature=False)
+    alone = fit_optimum(held, np.ones(V, dtype=bool), temperature=False, gap=1e-11)
     assert solution.loss == pytest.approx(alone.loss, abs=1e-9)
     assert not fit_optimum(make(), np.ones(V, dtype=bool)).at_edge
 
@@ -271,7 +271,7 @@ def test_proportional_fitting_goes_to_the_bias_optimum_where_counts_match(num_id
     matched = fit_proportional(text, text, free_K, max_steps=3000)
     expected_K, _ = expected_counts(text, matched.correction)
     assert np.allclose(expected_K[free_K], text.counts[free_K], atol=1e-4)
-    optimum = fit_optimum(text, free_K, temperature=False)
+    optimum = fit_optimum(text, free_K, temperature=False, gap=1e-11)
     assert matched.fit_loss == pytest.approx(optimum.loss, abs=1e-9)
     bias_K = matched.correction.bias_K - (matched.correction.bias_K.mean() if num_ids is None else 0.0)
     assert np.allclose(bias_K, optimum.correction.bias_K, atol=1e-4)

@@ -66,7 +66,8 @@ def test_in_sample_optimum_is_a_ceiling_for_any_bias_and_temperature():
         beta = float(np.clip(ceiling.correction.inverse_temperature + rng.normal(0, 0.1), 0.25, 4))
         assert mean_loss(text, Correction(beta, pushed_V + rng.normal(0, 0.1, V))) > ceiling.loss
     infimum = fit_optimum(text, np.ones(V, dtype=bool))
-    assert ceiling.loss == pytest.approx(infimum.loss, abs=1e-10)
+    # two searches from two starts, each to its gap
+    assert ceiling.loss == pytest.approx(infimum.loss, abs=1e-7)
     assert ceiling.loss < fit_optimum(text, np.ones(V, dtype=bool), penalty=1e-4).loss
 
 

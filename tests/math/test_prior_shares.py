@@ -30,7 +30,7 @@ SUMS = PairSums(np.array([2.0, 6.0]), np.array([3.0, 1.0]), np.array([0.0, 2.0])
 
 def test_shares_are_ratios_of_sums_and_not_means_of_ratios():
     result = shares(SUMS, (0.1, 0.9))
-    assert (result.card, result.sym, result.note) == (0.5, 0.25, "")
+    assert (result.recovered_share, result.net_recovered_share, result.note) == (0.5, 0.25, "")
     assert ratio_of_sums(SUMS.net_gain, SUMS.delta_D) == 0.25
     assert np.isnan(ratio_of_sums(SUMS.net_gain, -SUMS.delta_D))
 
@@ -38,21 +38,21 @@ def test_shares_are_ratios_of_sums_and_not_means_of_ratios():
 @pytest.mark.parametrize("interval", [(-0.1, 0.9), (0.0, 0.5), (float("nan"), 0.5)])
 def test_no_share_where_the_interval_of_the_increase_includes_zero(interval):
     result = shares(SUMS, interval)
-    assert np.isnan(result.card)
-    assert np.isnan(result.sym)
+    assert np.isnan(result.recovered_share)
+    assert np.isnan(result.net_recovered_share)
     assert result.note.startswith("n/a")
 
 
 def test_no_share_where_the_descendant_improved():
     improved = PairSums(-SUMS.delta_D, SUMS.gain_new_D, SUMS.gain_old_D)
     result = shares(improved, (-0.9, -0.1))
-    assert np.isnan(result.card)
+    assert np.isnan(result.recovered_share)
     assert "improved" in result.note
 
 
 def test_shares_are_never_clipped_and_documents_must_pair():
     wild = PairSums(np.array([1.0]), np.array([-3.0]), np.array([2.0]))
-    assert shares(wild, (0.5, 2.0)).sym == -5.0
+    assert shares(wild, (0.5, 2.0)).net_recovered_share == -5.0
     with pytest.raises(UserError, match="different documents"):
         PairSums(np.ones(2), np.ones(2), np.ones(3))
 

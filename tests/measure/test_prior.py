@@ -8,6 +8,7 @@ from tests.measure.prior_tables import (
     INCREASE,
     INDEX,
     JOINT,
+    NEW,
     NUM,
     OLD,
     SUBJECT,
@@ -22,7 +23,9 @@ from tests.measure.prior_tables import (
     tables_of,
 )
 
+from stemmatics.core.results import Results
 from stemmatics.measure.prior.charts import charts
+from stemmatics.measure.prior.estimate import pair_results
 from stemmatics.measure.prior.sentences import LIMITS, failures, sentences
 from stemmatics.measure.prior.sums import read_models
 from stemmatics.measure.prior.tables import tables_of as report_tables
@@ -189,6 +192,10 @@ def test_a_share_is_labelled_against_the_centred_floor(mean, spread, label):
         category = results.category("prior.label", **ARM)
         assert category.value == label
         assert category.reason
+        prose = " ".join(sentence.plain(results) for sentence in sentences(results, [SUBJECT]))
+        assert f"({label})" in prose
+        for other in {"above damage", "below damage", "not distinguished from damage"} - {label}:
+            assert f"({other})" not in prose
 
 
 def test_fewer_seeds_of_the_same_scatter_never_add_a_label():
@@ -247,6 +254,8 @@ def test_no_share_where_nothing_was_lost(sign, spread, reason):
     assert len(prose) == 1 + len(LIMITS)
     assert "no recovered share" in prose[0]
     assert reason in prose[0]
+    for absent in ("of the increase, and", "accounts for", "still rising", "damage to the base such"):
+        assert not any(absent in text for text in prose)
     assert charts(results, [SUBJECT], 64) == []
     arms = next(t for t in report_tables(results, [SUBJECT], 64) if t.name == "prior/arms/text/new")
     assert all(reason in row[-1] for row in arms.rows)
@@ -376,7 +385,12 @@ def test_the_shown_share_is_the_one_with_redrawn_fits():
     _, summary = table_of(results, "prior/summary/text")
     assert summary.rows[0][3].result == redrawn.id
     prose = sentences(results, [SUBJECT])
-    assert prose[0].values["lo"].result == prose[1].values["share_lo"].result == redrawn.id
+    assert prose[0].values["net_lo"].result == prose[1].values["net_lo"].result == redrawn.id
+    recovered = results.only("prior.recovered_share_redrawn", **ARM)
+    assert prose[0].values["recovered_lo"].result == prose[1].values["recovered_lo"].result == recovered.id
+    for sentence in prose[:2]:
+        assert "(intervals with the fits redrawn)" in sentence.plain(results)
+        assert "fits held" not in sentence.plain(results)
     (chart,) = charts(results, [SUBJECT], 64)
     assert points_of(chart)["joint_64, selected"]["hi"] == redrawn.hi
     _, refits = table_of(results, "prior/refits/text")
@@ -385,33 +399,39 @@ def test_the_shown_share_is_the_one_with_redrawn_fits():
 
 def test_sentences_give_every_share_with_its_floor_and_label():
     results = results_of(tables_of(*with_fits(), floor=FLOORS))
-    largest, pair, parts, *limits = sentences(results, [SUBJECT])
-    assert (largest.topic, pair.topic) == ("summary", "prior")
-    for sentence in (largest, pair):
+    short, pair, parts, *limits = sentences(results, [SUBJECT])
+    assert (short.topic, pair.topic) == ("summary", "prior")
+    for sentence in (short, pair):
         text = sentence.plain(results)
-        assert "+0.600 [" in text
-        assert text.endswith("they recover +0.100 to +0.200 (above damage).")
+        assert "recover +0.700 [" in text
+        assert "and +0.600 [" in text
+        assert "less what such a fit to the base recovers (intervals with the fits held)" in text
+        assert text.endswith(
+            "such fits recover, less the same, +0.100 to +0.200 over 5 seeds (above damage)."
+        )
+        assert "fits redrawn" not in text
         assert sentence.values["label"].result == results.category("prior.label", **ARM).id
     assert "accounts for +0.325 [" in parts.plain(results)
     assert "a bias for +0.275 [" in parts.plain(results)
     assert "; net, +0.400 [" in parts.plain(results)
     tokens = results.only("prior.fit.tokens", **ARM, side="descendant")
     assert f"not recovered by these fits on {tokens.value:,.0f} tokens" in parts.plain(results)
-    assert "fitted to the descendant recover +0.700 [" in pair.plain(results)
-    assert "less what such a fit to the base recovers, +0.600 [" in pair.plain(results)
-    assert not any("context-dependent" in s.plain(results) for s in (largest, pair, parts))
-    assert not any("depends on context" in s.plain(results) for s in (largest, pair, parts, *limits))
+    assert not any("context-dependent" in s.plain(results) for s in (short, pair, parts))
+    assert not any("depends on context" in s.plain(results) for s in (short, pair, parts, *limits))
+    # what is not so here is not said
+    for absent in ("could not be compared", "no recovered share", "still rising", "unknown", "below damage"):
+        assert not any(absent in s.plain(results) for s in (short, pair, parts, *limits))
     assert tuple(sentence.text for sentence in limits) == LIMITS
     assert sentences(results, [{**SUBJECT, "descendant": "another"}]) == []
 
 
 def test_a_sentence_says_why_a_share_has_no_label():
     results = results_of(tables_of())
-    (largest, *_) = sentences(results, [SUBJECT])
-    assert largest.plain(results).endswith("; the damage floor is unknown: none was measured.")
+    (short, *_) = sentences(results, [SUBJECT])
+    assert short.plain(results).endswith("; the damage floor is unknown: none was measured.")
     results = results_of(tables_of(floor={}, failures={"centred": "the soft cap"}))
-    (largest, *_) = sentences(results, [SUBJECT])
-    assert largest.plain(results).endswith("; the damage floor is unknown: the soft cap.")
+    (short, *_) = sentences(results, [SUBJECT])
+    assert short.plain(results).endswith("; the damage floor is unknown: the soft cap.")
 
 
 def test_no_amount_of_text_is_named_that_the_fits_do_not_tell():
@@ -469,3 +489,138 @@ def test_an_infimum_that_leaves_targets_of_eval_out_has_no_share_and_says_why():
     assert "no probability" in row[-1]
     # a share that EVAL gives is not refused
     assert results.refusal("prior.net_recovered_share", **ARM) is None
+
+
+# amounts of text
+
+
+def with_parts(quarter=0.3, half=0.45, spread=0.02, half_spread=0.0, **draws):
+    """What joint fits of the descendant recover on a quarter and on half of FIT; it is 0.7 on all of it."""
+    old, new = with_draws(spread, full=0)
+    tokens = {"quarter": (9, 1), "half": (18, 2), "selected": (36, 4)}
+    for made, shares in ((old, (0.1, 0.1)), (new, (quarter, half))):
+        for reading, share in zip(("quarter", "half"), shares, strict=True):
+            made.gains["joint", reading] = share * INCREASE
+        for reading, (num_fit, num_held) in tokens.items():
+            losses = {"fit_nll_sum": 30.0, "num_fit_tokens": num_fit, "num_held_tokens": num_held}
+            made.fits["joint", reading] = losses
+        if draws.get("redrawn", True):
+            noise_R = np.random.default_rng(8).normal(0.0, half_spread, 100) * INCREASE.sum()
+            whole_R = made.draws[*JOINT, "one_step"]
+            move = made.gains[JOINT].sum() - made.gains["joint", "half"].sum()
+            made.draws["joint", "half", "one_step"] = whole_R + move + (noise_R if made is new else 0.0)
+        else:
+            made.draws = {}
+    return old, new
+
+
+def rising(results):
+    return [s.plain(results) for s in sentences(results, [SUBJECT]) if "rising" in s.plain(results)]
+
+
+def test_shares_are_given_at_three_amounts_of_text_and_a_rise_is_said():
+    results = results_of(tables_of(*with_parts(), floor=FLOORS))
+    for share, rise in (("recovered_share", 0.25), ("net_recovered_share", 0.25)):
+        assert results.only("prior.rise", of=share).value == pytest.approx(rise)
+        assert results.category("prior.text", of=share).value == "still rising"
+    found = results.only("prior.rise", of="net_recovered_share")
+    assert "redrawn" in found.method
+    (text,) = rising(results)
+    assert text == (
+        f"The net recovered share of new is still rising: it rose by +0.250 [{found.lo:+.3f}, "
+        f"{found.hi:+.3f}] from 20 to 40 tokens of FIT, so more text may recover more."
+    )
+    rows, _ = table_of(results, "prior/text/text")
+    assert [row[1:4] for row in rows] == [
+        ["a quarter of FIT", "10", "+0.300"],
+        ["half of FIT", "20", "+0.450"],
+        ["all of FIT", "40", "+0.700"],
+    ]
+    assert [row[4:] for row in rows] == [
+        ["", "+0.200", "", ""],
+        ["", "+0.350", "", ""],
+        ["+0.250", "+0.600", "+0.250", "still rising"],
+    ]
+    # a fit on less text is no arm of its own: no label, no row among the arms
+    assert results.category("prior.label", arm="joint", reading="half") is None
+    assert results.refusal("prior.label", arm="joint", reading="half") is None
+    rows, _ = table_of(results, "prior/arms/text/new")
+    assert not any("half" in row[0] for row in rows)
+    _, chart = charts(results, [SUBJECT], 64)
+    assert chart.name == "prior/text/text"
+    points = next(iter(chart.spec["datasets"].values()))
+    assert [(point["tokens"], round(point["share"], 6)) for point in points] == [
+        (10, 0.2),
+        (20, 0.35),
+        (40, 0.6),
+    ]
+
+
+@pytest.mark.parametrize(
+    "parts", [{"half": 0.7}, {"half": 0.8}, {"half": 0.69, "half_spread": 0.2}, {"redrawn": False}, None]
+)
+def test_a_share_is_not_called_rising_without_a_whole_interval_above_zero(parts):
+    """No rise, a fall, a rise within its interval, fits that were not redrawn, no smaller parts."""
+    old, new = with_draws(0.02) if parts is None else with_parts(**parts)
+    results = results_of(tables_of(old, new, floor=FLOORS))
+    assert rising(results) == []
+    assert all(word.value == "not seen to rise" for word in results.categories("prior.text"))
+    if parts == {"redrawn": False}:
+        assert "no fits were redrawn" in results.refusal("prior.text", of="net_recovered_share").reason
+
+
+def test_the_rise_pairs_the_draws_of_both_amounts():
+    """A draw that moves both amounts alike moves no rise."""
+    results = results_of(tables_of(*with_parts(spread=0.3)))
+    rise = results.only("prior.rise", of="net_recovered_share")
+    share = results.only("prior.net_recovered_share_redrawn", **ARM)
+    assert rise.hi - rise.lo < 0.1 * (share.hi - share.lo)
+
+
+def test_parts_have_the_fits_redrawn_where_all_three_were():
+    old, new = with_draws(0.05)
+    held = results_of(tables_of(old, new))
+    for made in (old, new):
+        for arm in (BIAS, TEMPERATURE):
+            made.draws[*arm, "one_step"] = np.full(100, (made.nll - made.gains[arm]).sum())
+    redrawn = results_of(tables_of(old, new))
+    for part, sd in (("rest", 0.05), ("temperature", 0.025), ("bias", 0.025)):
+        first, second = (each.only("prior.part", part=part) for each in (held, redrawn))
+        assert "redrawn" not in first.method
+        assert "redrawn" in second.method
+        assert second.hi - second.value == pytest.approx(np.hypot(first.hi - first.value, 1.96 * sd), rel=0.2)
+    lead = redrawn.only("prior.lead", part="temperature", over="bias")
+    # the joint fit's draws move both alike
+    assert lead.hi - lead.lo == pytest.approx(
+        held.only("prior.lead", part="temperature", over="bias").hi
+        - held.only("prior.lead", part="temperature", over="bias").lo,
+        rel=1e-6,
+    )
+
+
+# several pairs
+
+
+def several(num):
+    """The same pair under other names, each with another share."""
+    found, pairs = [], []
+    for number in range(num):
+        subject = {**SUBJECT, "descendant": f"new-{number}"}
+        gains = dict.fromkeys((BIAS, TEMPERATURE, JOINT), (0.2 + 0.1 * number) * INCREASE)
+        tables = tables_of(new=made_descendant(gains=gains))
+        found += pair_results(subject, (OLD, NEW), None, tables, np.random.default_rng(0))
+        pairs.append(subject)
+    return Results(found), pairs
+
+
+def test_no_pair_is_picked_by_its_share():
+    results, pairs = several(3)
+    summary = [s for s in sentences(results, pairs) if s.topic == "summary"]
+    # all of them, in the order that they were declared
+    assert [s.values["descendant"] for s in summary] == ["new-0", "new-1", "new-2"]
+    prose = " ".join(s.plain(results) for s in sentences(results, pairs))
+    for word in ("largest", "most", "best", "highest", "smallest"):
+        assert word not in prose
+    results, pairs = several(5)
+    assert [s for s in sentences(results, pairs) if s.topic == "summary"] == []
+    assert sum("recover +" in s.plain(results) for s in sentences(results, pairs)) == 5

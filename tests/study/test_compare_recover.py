@@ -1,6 +1,6 @@
 """`stemma compare --recover`: one pair through the fine-tune, without a config file."""
 
-from stemmatics.commands.compare import PRIOR_BYTES, pair_stemma
+from stemmatics.commands.compare import PRIOR_TOKENS, pair_stemma
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.study import run as study
@@ -42,9 +42,10 @@ def test_compare_names_the_recipes_there_are(tiny, tmp_path, stemma_command):
     assert not (tmp_path / "pair").exists()
 
 
-def test_a_long_text_is_sampled_for_the_correction(tmp_path):
-    short, long = tmp_path / "short.txt", tmp_path / "long.txt"
-    short.write_text("word " * 10)
-    long.write_text("word " * (4 * PRIOR_BYTES // 5))
-    samples = [pair_stemma("a/b", "a/c", [text]).measures["prior"]["sample"] for text in (short, long)]
-    assert samples == [1.0, 0.25]
+def test_the_correction_is_fitted_on_a_number_of_tokens_whatever_the_text(tmp_path):
+    """A file and a stream from the Hub, whose size nobody knows."""
+    long = tmp_path / "long.txt"
+    long.write_text("word " * 100_000)
+    for text in (str(long), "hf://owner/name"):
+        prior = pair_stemma("a/b", "a/c", [text]).measures["prior"]
+        assert prior["fit_tokens"] == prior["eval_tokens"] == PRIOR_TOKENS

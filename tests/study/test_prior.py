@@ -101,7 +101,15 @@ def test_every_arm_is_there_and_fit_losses_nest(done):
     fitted = {
         (arm, reading) for arm in ("bias", "temperature", "joint") for reading in ("optimum", "selected")
     }
-    assert arms == {(arm, "") for arm in plain} | fitted
+    on_less = {("joint", "quarter"), ("joint", "half")}
+    assert arms == {(arm, "") for arm in plain} | fitted | on_less
+    tokens = [
+        one(done, "prior.fit.tokens", descendant="hot", side="base", arm="joint", reading=reading).value
+        for reading in ("quarter", "half", "selected")
+    ]
+    assert tokens[0] < tokens[1] < tokens[2]
+    assert tokens[1] / tokens[2] == pytest.approx(0.5, abs=0.1)
+    assert one(done, "prior.rise", descendant="hot", of="net_recovered_share").hi > -1
     for side in ("base", "descendant"):
         loss = {
             arm: one(
@@ -204,6 +212,24 @@ def test_an_edge_a_vocabulary_and_a_descendant_that_improved_are_said(folder, ti
     page = (found.root / "report.html").read_text()
     assert "no recovered share: the descendant improved" in re.sub("<[^>]*>", "", page)
     assert stemma_command("verify", found.root).code == 0
+
+
+def test_a_number_of_tokens_is_fitted_on_and_scored(folder, tmp_path, stemma_command):
+    found = run(stemma_command, folder, tmp_path / "run", prior=small(fit_tokens=300, eval_tokens=200))
+    of_base, of_hot = (
+        one(found, "prior.fit.tokens", descendant="hot", side=side, arm="joint", reading="selected").value
+        for side in ("base", "descendant")
+    )
+    assert of_base == of_hot
+    # to the end of a document of at most some 120 tokens
+    assert 250 < of_base < 430
+    rows = found.table("prior_sums").to_pylist()
+    scored = {(row["fact"], row["index"]): row["num_tokens"] for row in rows if row["arm"] == "none"}
+    per_fact = {}
+    for (fact, _), tokens in scored.items():
+        per_fact[fact] = per_fact.get(fact, 0) + tokens
+    assert len(set(per_fact.values())) == 1
+    assert 150 < next(iter(per_fact.values())) < 330
 
 
 @pytest.mark.parametrize(

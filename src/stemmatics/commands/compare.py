@@ -20,8 +20,9 @@ from stemmatics.study.run import Outcome
 # Depth: so many packaged instructions are read through the descendant's chat template, and the first
 # OPENING_TOKENS tokens of OPENINGS documents as they are; the base continues both.
 OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 32, 32, 8
-# A damage floor takes six fits; with a large vocabulary this much text takes minutes.
-PRIOR_BYTES = 64_000
+# A correction is fitted on this many tokens and scored on as many. A damage floor takes ten more fits: with a
+# large vocabulary this much text takes minutes.
+PRIOR_TOKENS = 8_000
 
 
 def compare(
@@ -78,7 +79,7 @@ def pair_stemma(
     measures: dict[str, dict[str, Any]] = {
         "loss": {},
         "divergence": {},
-        "prior": _prior(corpora.values()),
+        "prior": _prior(),
         "depth": _depth(),
     }
     if recover is not None:
@@ -99,18 +100,15 @@ def pair_stemma(
     )
 
 
-def _prior(corpora: Iterable[Corpus]) -> dict[str, Any]:
-    """Fits on about ``PRIOR_BYTES`` of text where the size is known, without the published searches."""
-    files = [
-        file
-        for corpus in corpora
-        for path in map(Path, corpus.path or [])
-        for file in (path.rglob("*") if path.is_dir() else [path])
-        if file.is_file()
-    ]
-    size = sum(file.stat().st_size for file in files)
-    sample = 1.0 if size <= PRIOR_BYTES else max(1e-4, round(PRIOR_BYTES / size, 4))
-    return {"sample": sample, "references": [], "draws": 100, "refits": 5}
+def _prior() -> dict[str, Any]:
+    """Fits on so many tokens of whatever text, without the published searches."""
+    return {
+        "fit_tokens": PRIOR_TOKENS,
+        "eval_tokens": PRIOR_TOKENS,
+        "references": [],
+        "draws": 100,
+        "refits": 5,
+    }
 
 
 def _depth() -> dict[str, Any]:

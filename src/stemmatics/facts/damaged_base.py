@@ -27,7 +27,7 @@ DAMAGED_BASES = pa.schema(
 
 
 class DamagedBaseParams(FactParams):
-    """How the loss is measured (``sample`` is the share of documents), and which noise is added."""
+    """How the loss is measured (``sample`` is 1: all documents are read), and which noise is added."""
 
     scoring: dict[str, Any]
     numerics: dict[str, Any]

@@ -8,13 +8,15 @@ import pyarrow as pa
 
 from stemmatics.core.facts import Fact, FactKind, FactParams
 
-# the three convex fits, each in two readings: the optimum on FIT, and the penalty that held-out FIT selects
+# the three convex fits, each in two readings: the optimum on FIT, and the penalty that held-out FIT selects;
+# the joint one also on a quarter and on half of FIT, with the penalty that a tenth of that selects
 FittedArm = Literal["bias", "temperature", "joint"]
 FITTED_ARMS: tuple[FittedArm, ...] = get_args(FittedArm)
 BIAS, TEMPERATURE, JOINT = FITTED_ARMS
-Reading = Literal["optimum", "selected"]
+Reading = Literal["optimum", "selected", "quarter", "half"]
 READINGS: tuple[Reading, ...] = get_args(Reading)
-OPTIMUM, SELECTED = READINGS
+OPTIMUM, SELECTED, QUARTER, HALF = READINGS
+SHARE_OF_FIT: dict[Reading, float] = {QUARTER: 0.25, HALF: 0.5}
 # the other arms have no reading: ""
 UNCORRECTED = "none"
 IPF_TOP = "ipf_top"
@@ -107,11 +109,16 @@ FIT_TABLES = {
 
 
 class FitParams(FactParams):
-    """What decides a fit: scoring on the shared support, the share of documents, columns, arms."""
+    """What decides a fit: scoring on the shared support, how much text, columns, arms.
+
+    ``fit_tokens`` and ``eval_tokens`` are tokens of FIT and of EVAL that are read, to the end of a group of
+    near-duplicates; None: all.
+    """
 
     scoring: dict[str, Any]
     numerics: dict[str, Any]
-    sample: float
+    fit_tokens: int | None
+    eval_tokens: int | None
     num_columns: int
     smoothings: list[float]
     references: list[ReferenceArm] | None
@@ -125,7 +132,7 @@ class PriorParams(FitParams):
 
 
 # the fitted corrections name token ids, so they are an artifact in the cache and not rows
-PRIOR = FactKind("prior", 2, PriorParams, FIT_TABLES, artifact="cache")
+PRIOR = FactKind("prior", 3, PriorParams, FIT_TABLES, artifact="cache")
 
 
 def closed_form_arm(smoothing: float) -> str:

@@ -31,7 +31,7 @@ class PriorFloorParams(FitParams):
     seeds: int
 
 
-PRIOR_FLOOR = FactKind("prior_floor", 2, PriorFloorParams, {**FIT_TABLES, "prior_damage": PRIOR_DAMAGE})
+PRIOR_FLOOR = FactKind("prior_floor", 3, PriorFloorParams, {**FIT_TABLES, "prior_damage": PRIOR_DAMAGE})
 
 
 def prior_floor_fact(params: PriorFloorParams, old: Fact, new: Fact) -> Fact:

@@ -152,39 +152,60 @@ def reduced(head: LinearHead, positions: Positions, ids_K: NDArray[np.int64], pa
         raise UserError("A split of the corpus is empty", "no position is scored", "use more documents")
     if len(ids_K) == num_ids:
         return dense(head, positions)
-    dtype = np.float32 if num * len(ids_K) * 4 <= FLOAT32_BYTES else np.float16
-    columns_NK = np.memmap(path, dtype, "w+", shape=(num, len(ids_K)))
-    column_S = np.full(num_ids, IN_REST, dtype=np.int64)
-    column_S[ids_K] = np.arange(len(ids_K))
-    beta_J = node_inverse_temperatures()
-    log_z_NJ = np.empty((num, len(beta_J)))
-    target_logit_N = np.empty(num)
-    ids = torch.from_numpy(ids_K).to(head.weight.device)
+    columns = Columns(positions, ids_K, num_ids, path)
     size = rows_of_block(head)
     for start in range(0, num, size):
         part = slice(start, min(start + size, num))
-        logits_BS = _logits(head, positions.states, part.start, part.stop)
-        target_B1 = torch.from_numpy(positions.target_N[part]).to(logits_BS.device)[:, None]
+        columns.add(part, _logits(head, positions.states, part.start, part.stop))
+    return columns.statistics()
+
+
+class Columns:
+    """Statistics that are made block by block from logits of all ids; the columns go to a file."""
+
+    def __init__(self, positions: Positions, ids_K: NDArray[np.int64], num_ids: int, path: Path) -> None:
+        num = positions.num_positions
+        self._positions, self._ids_K, self._path = positions, ids_K, path
+        self._dtype = np.float32 if num * len(ids_K) * 4 <= FLOAT32_BYTES else np.float16
+        self._columns_NK = np.memmap(path, self._dtype, "w+", shape=(num, len(ids_K)))
+        self._column_S = np.full(num_ids, IN_REST, dtype=np.int64)
+        self._column_S[ids_K] = np.arange(len(ids_K))
+        self._log_z_NJ = np.empty((num, len(node_inverse_temperatures())))
+        self._target_logit_N = np.empty(num)
+
+    def add(self, part: slice, logits_BS: Tensor) -> None:
+        """The logits of a range of rows; they are overwritten."""
+        ids = torch.from_numpy(self._ids_K).to(logits_BS.device)
+        target_B1 = torch.from_numpy(self._positions.target_N[part]).to(logits_BS.device)[:, None]
         target_B = logits_BS.gather(1, target_B1)[:, 0].cpu().double().numpy()
         columns_BK = logits_BS.index_select(1, ids)
-        log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
         # log-probabilities: the values that matter are then near 0, where storage is most accurate
         columns_B = columns_BK.logsumexp(1).cpu().double().numpy()
-        # one shift for columns, target and rest, rounded to float32
-        log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()]).astype(np.float32)
-        columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None]
-        target_logit_N[part] = target_B - log_total_B
-        log_z_NJ[part] = log_z_BJ - log_total_B[:, None] * beta_J
-    columns_NK.flush()
-    return Statistics(
-        np.memmap(path, dtype, "r", shape=(num, len(ids_K))),
-        column_S[positions.target_N],
-        positions.document_N,
-        ids_K,
-        num_documents=len(positions.index_D),
-        target_logit_N=target_logit_N,
-        rest=Rest(log_z_NJ),
-    )
+        if len(ids) == logits_BS.shape[1]:
+            log_total_B = columns_B.astype(np.float32)
+        else:
+            log_z_BJ = _rest(logits_BS.index_fill_(1, ids, -torch.inf))
+            # one shift for columns, target and rest, rounded to float32
+            log_total_B = np.logaddexp(columns_B, log_z_BJ[:, uncorrected_node()]).astype(np.float32)
+            self._log_z_NJ[part] = log_z_BJ - log_total_B[:, None] * node_inverse_temperatures()
+        self._columns_NK[part] = columns_BK.cpu().numpy() - log_total_B[:, None]
+        self._target_logit_N[part] = target_B - log_total_B
+
+    def statistics(self) -> Statistics:
+        """What was added."""
+        self._columns_NK.flush()
+        shape = self._columns_NK.shape
+        rows_NK = np.memmap(self._path, self._dtype, "r", shape=shape)
+        complete = shape[1] == len(self._column_S)
+        return Statistics(
+            rows_NK,
+            self._column_S[self._positions.target_N],
+            self._positions.document_N,
+            self._ids_K,
+            num_documents=len(self._positions.index_D),
+            target_logit_N=None if complete else self._target_logit_N,
+            rest=None if complete else Rest(self._log_z_NJ),
+        )
 
 
 def _rest(rest_BS: Tensor) -> NDArray[np.float64]:

@@ -14,7 +14,13 @@ from stemmatics.math.prior.arms import (
     mean_loss,
 )
 from stemmatics.math.prior.corrected import Correction, document_gradients, expected_counts, nll_sums
-from stemmatics.math.prior.damage import Damage, centred_noise, match_damage, mean_energy_share
+from stemmatics.math.prior.damage import (
+    Damage,
+    centred_noise,
+    damage_search,
+    match_damage,
+    mean_energy_share,
+)
 from stemmatics.math.prior.insample import InSampleStep, in_sample_optimum, in_sample_step
 from stemmatics.math.prior.inside import with_fit_inside
 from stemmatics.math.prior.matching import (
@@ -27,6 +33,7 @@ from stemmatics.math.prior.matching import (
 )
 from stemmatics.math.prior.newton import Certificate, Coordinates, Solution, minimise
 from stemmatics.math.prior.objective import Objective
+from stemmatics.math.prior.redraw import Redrawn, redraw
 from stemmatics.math.prior.refit import (
     RefitCheck,
     bayesian_weights,
@@ -59,6 +66,7 @@ from stemmatics.math.prior.statistics import (
     reduce_logits,
     top_columns,
 )
+from stemmatics.math.prior.text_parts import held_out_documents, part_of_documents
 
 __all__ = [
     "HOLDS_ZERO",
@@ -79,6 +87,7 @@ __all__ = [
     "Matched",
     "Objective",
     "PairSums",
+    "Redrawn",
     "RefitCheck",
     "Rest",
     "RowSource",
@@ -90,6 +99,7 @@ __all__ = [
     "centred_noise",
     "check_refits",
     "closed_form_bias",
+    "damage_search",
     "document_gradients",
     "expected_counts",
     "fit_affine",
@@ -98,6 +108,7 @@ __all__ = [
     "fit_optimum",
     "fit_proportional",
     "free_ids",
+    "held_out_documents",
     "in_sample_optimum",
     "in_sample_step",
     "match_damage",
@@ -107,7 +118,9 @@ __all__ = [
     "moved_nll_sums",
     "nll_sums",
     "node_inverse_temperatures",
+    "part_of_documents",
     "ratio_of_sums",
+    "redraw",
     "reduce_logits",
     "refit_fully",
     "refit_one_step",

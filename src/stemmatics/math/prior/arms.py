@@ -15,14 +15,17 @@ import numpy as np
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.prior.corrected import Correction, nll_sums
+from stemmatics.math.prior.descent import Descent
 from stemmatics.math.prior.newton import DEFAULT_GAP, Coordinates, Solution, minimise
 from stemmatics.math.prior.objective import DEFAULT_CACHE_BYTES, Objective
 from stemmatics.math.prior.statistics import Floats, Mask, Statistics
 
 # In units of 1 / N: a prior of standard deviation 1 / sqrt(strength) nats on each bias.
 PENALTY_STRENGTHS = (1000.0, 100.0, 10.0, 1.0, 0.1)
-# Nats a position; a choice among penalties needs no more, and the FIT optimum has its own.
-_PATH_GAP = 1e-8
+
+
+# nats a position; the fit that is selected is brought to the gap of the others afterwards
+_PATH_GAP = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,19 +62,38 @@ def mean_loss(statistics: Statistics, correction: Correction) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Selected:
-    """A correction chosen by the held-out part. ``penalty`` is inf where all biases are 0."""
+    """A correction chosen by the held-out part, or one that could be.
+
+    ``penalty`` is inf where all biases are 0; ``temperature`` says whether beta was fitted.
+    """
 
     correction: Correction
     penalty: float
     held_out_loss: float
+    temperature: bool = False
+
+    @property
+    def biases(self) -> bool:
+        """Whether biases were fitted."""
+        return bool(np.isfinite(self.penalty))
 
 
 @dataclass(frozen=True, eq=False)
 class Arm:
-    """One correction, fitted: (i) the FIT optimum and (ii) the selected one."""
+    """One correction, fitted: (i) the FIT optimum and (ii) the one selected among ``candidates``.
+
+    Candidates stand from the simplest to the freest; none leaves an id without probability. ``num_passes``
+    counts those over the fit part for all of them (``Descent.num_passes``).
+    """
 
     optimum: Solution
-    selected: Selected
+    candidates: tuple[Selected, ...]
+    num_passes: float
+
+    @property
+    def selected(self) -> Selected:
+        """The candidate with the lowest held-out loss; ties go to the first, which is simpler."""
+        return min(self.candidates, key=lambda candidate: candidate.held_out_loss)
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,41 +116,52 @@ def fit_arms(
 ) -> Arms:
     """Fit bias_K, temperature and joint_K on ``fit``, and select penalties on ``held_out``.
 
-    FIT losses nest: joint <= min(bias, temperature) <= uncorrected. The joint fit starts from the
-    better of the two, and no step raises the loss. T = 1 and b = 0 are candidates of every selection; no
-    penalty is one only where that fit is attained (``Solution.attained``): an infimum gives ids of other
-    text no probability.
+    FIT losses nest to ``gap``: joint <= min(bias, temperature) <= uncorrected. T = 1 and b = 0 are candidates
+    of every selection; no penalty is one only where that fit is attained (``Solution.attained``): an infimum
+    gives ids of other text no probability.
     """
     free = free_ids(fit, num_ids)
     identity = Correction.identity(fit.num_columns)
     nothing = Selected(identity, np.inf, mean_loss(held_out, identity))
-    objective = Objective(fit, cache_bytes=cache_bytes)
+    descent = Descent.of(fit, cache_bytes=cache_bytes)
     by_beta = Coordinates(np.zeros(fit.num_columns, dtype=np.bool_), temperature=True)
-    temperature_fit = minimise(objective, identity, by_beta, gap=gap)
-    temperature = Arm(temperature_fit, _better(nothing, _held_out(held_out, temperature_fit, np.inf)))
+    start = descent.warm_start(identity, by_beta, 0.0)
+    temperature_fit, _ = descent.minimise(descent.point(start), by_beta, 0.0, gap=gap)
+    temperature = Arm(
+        temperature_fit,
+        (nothing, _candidate(held_out, temperature_fit, np.inf)),
+        descent.take_passes(),
+    )
 
-    def path(start: Correction, coordinates: Coordinates, best: Selected) -> tuple[Selected, Correction]:
-        """Fits from the strongest penalty to the weakest, each from the last."""
+    def path(start: Correction, *, temperature: bool) -> tuple[Solution, list[Selected], float]:
+        """Fits from the strongest penalty to none, each from the last."""
+        free_only, penalised = _coordinates(fit, free.mask_K, temperature=temperature)
+        strongest = PENALTY_STRENGTHS[0] / fit.num_positions
+        point = descent.point(descent.warm_start(start, penalised, strongest))
+        candidates, points = [], []
         for strength in PENALTY_STRENGTHS:
             penalty = strength / fit.num_positions
-            solution = minimise(objective.penalised(penalty), start, coordinates, gap=max(gap, _PATH_GAP))
-            best = _better(best, _held_out(held_out, solution, penalty))
-            start = solution.correction
-        return best, start
+            solution, point = descent.minimise(
+                point, penalised, penalty, gap=max(gap, _PATH_GAP), certify=False
+            )
+            candidates.append(_candidate(held_out, solution, penalty))
+            points.append(point)
+        if free_only.gauge:
+            point = descent.point(free_only.leave_out(point.correction))
+        best, _ = descent.minimise(point, free_only, 0.0, gap=gap)
+        # only what may be selected needs the full gap
+        first = min(range(len(points)), key=lambda place: candidates[place].held_out_loss)
+        penalty = candidates[first].penalty
+        solution, _ = descent.minimise(points[first], penalised, penalty, gap=gap)
+        candidates[first] = _candidate(held_out, solution, penalty)
+        if best.attained:
+            candidates.append(_candidate(held_out, best, 0.0))
+        return best, candidates, descent.take_passes()
 
-    by_bias, penalised_bias = _coordinates(fit, free.mask_K, temperature=False)
-    best_bias, start = path(identity, penalised_bias, nothing)
-    bias_fit = minimise(objective, start, by_bias, gap=gap)
-    bias = Arm(bias_fit, _better(best_bias, _held_out(held_out, bias_fit, 0.0)))
-
-    by_both, penalised_both = _coordinates(fit, free.mask_K, temperature=True)
-    best_joint, start = path(
-        temperature_fit.correction, penalised_both, _better(temperature.selected, bias.selected)
-    )
-    candidates = (start, bias_fit.correction, temperature_fit.correction)
-    start = min(candidates, key=lambda correction: mean_loss(fit, by_both.leave_out(correction)))
-    joint_fit = minimise(objective, start, by_both, gap=gap)
-    joint = Arm(joint_fit, _better(best_joint, _held_out(held_out, joint_fit, 0.0)))
+    bias_fit, of_bias, passes = path(identity, temperature=False)
+    bias = Arm(bias_fit, (nothing, *of_bias), passes)
+    joint_fit, of_both, passes = path(temperature_fit.correction, temperature=True)
+    joint = Arm(joint_fit, (*temperature.candidates, *bias.candidates[1:], *of_both), passes)
     return Arms(bias, temperature, joint, free)
 
 
@@ -155,12 +188,7 @@ def _coordinates(fit: Statistics, free_K: Mask, *, temperature: bool) -> tuple[C
     return Coordinates.of(fit, free_K, temperature=temperature), penalised
 
 
-def _held_out(held_out: Statistics, solution: Solution, penalty: float) -> Selected:
-    if not solution.attained:
-        return Selected(solution.correction, penalty, np.inf)
-    return Selected(solution.correction, penalty, mean_loss(held_out, solution.correction))
-
-
-def _better(first: Selected, second: Selected) -> Selected:
-    """The lower held-out loss; ties go to the first, which is simpler."""
-    return second if second.held_out_loss < first.held_out_loss else first
+def _candidate(held_out: Statistics, solution: Solution, penalty: float) -> Selected:
+    correction = solution.correction
+    loss = mean_loss(held_out, correction)
+    return Selected(correction, penalty, loss, solution.coordinates.temperature)

@@ -54,6 +54,12 @@ class Correction:
         """(beta, b), shape (K + 1,)."""
         return np.concatenate([[self.inverse_temperature], self.bias_K])
 
+    def finite(self) -> Floats:
+        """(beta, b) with 0 for ids that are left out, shape (K + 1,)."""
+        return np.concatenate(
+            [[self.inverse_temperature], np.where(np.isfinite(self.bias_K), self.bias_K, 0.0)]
+        )
+
     def moved(self, vector: Floats) -> Correction:
         """The same kind of correction at another (beta, b)."""
         return Correction(float(vector[0]), vector[1:].copy(), self.keep_rest)

@@ -5,7 +5,7 @@ Axes: V vocabulary, d state width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,9 +47,21 @@ class Damage:
 def match_damage(
     delta_of: Callable[[float], float], target: float, *, start: float, tolerance: float = 0.01
 ) -> Damage:
-    """Find sigma with delta_of(sigma) = target to a relative ``tolerance``: doubling, then bisection.
+    """Find sigma with delta_of(sigma) = target to a relative ``tolerance``; see ``damage_search``."""
+    search = damage_search(target, start=start, tolerance=tolerance)
+    try:
+        sigma = next(search)
+        while True:
+            sigma = search.send(delta_of(sigma))
+    except StopIteration as end:
+        damage: Damage = end.value
+        return damage
 
-    The loss of a plain head is convex in sigma and delta_of(0) = 0, so there is one root for a target
+
+def damage_search(target: float, *, start: float, tolerance: float = 0.01) -> Generator[float, float, Damage]:
+    """Doubling, then bisection: yields a sigma, is sent the loss increase there, and returns the damage.
+
+    The loss of a plain head is convex in sigma and the increase at 0 is 0, so there is one root for a target
     above 0, even where small noise lowers the loss at first. A soft-capped head is not convex; where
     no sigma brackets the target, or the bracket closes on a jump, ``failure`` says so and sigma is NaN.
     """
@@ -64,7 +76,7 @@ def match_damage(
     low, high, num = 0.0, start, 0
     unknown = float("nan")
     for _ in range(_MAX_DOUBLINGS):
-        delta, num = delta_of(high), num + 1
+        delta, num = (yield high), num + 1
         if not np.isfinite(delta):
             return Damage(unknown, unknown, num, f"the loss is not finite at sigma {high:.6g}")
         if delta >= target * (1.0 - tolerance):
@@ -78,5 +90,5 @@ def match_damage(
             return Damage(sigma, delta, num)
         low, high = (sigma, high) if delta < target else (low, sigma)
         sigma = 0.5 * (low + high)
-        delta, num = delta_of(sigma), num + 1
+        delta, num = (yield sigma), num + 1
     return Damage(unknown, unknown, num, f"the loss jumps over the target near sigma {sigma:.6g}")

@@ -28,7 +28,8 @@ from stemmatics.math.prior.statistics import (
     Statistics,
 )
 
-DEFAULT_GAP = 1e-10
+# nats a position: a share's standard error is some 1e-3
+DEFAULT_GAP = 1e-7
 _MAX_STEPS = 100
 _MAX_PRODUCTS = 400
 _MAX_HALVINGS = 12
@@ -66,6 +67,13 @@ class Coordinates:
         gauge = bool(free_K.any()) and every_target_free and (penalty == 0 or complete)
         return cls(free_K, temperature, gauge, complete)
 
+    def refuse_nothing(self) -> None:
+        """Raise UserError where no coordinate may move."""
+        if not (self.temperature or self.free_K.any()):
+            raise UserError(
+                "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
+            )
+
     def leave_out(self, correction: Correction) -> Correction:
         """The same correction without the ids that the infimum leaves out, free biases summing to 0."""
         if not self.gauge:
@@ -82,15 +90,15 @@ class Certificate:
 
     ``newton_decrement`` is sqrt(g' H^-1 g); half its square is the loss, in nats a position, that a full
     Newton step is predicted to gain. Norms are over free coordinates, inside the constraints.
-    ``num_passes`` counts evaluations of the probabilities of all rows, ``num_products`` products with
-    the Hessian.
+    ``num_passes`` counts evaluations of the probabilities of all rows (of a part of them by its share; those
+    of ``Descent`` include products), ``num_products`` products with the Hessian.
     """
 
     gradient_norm: float
     newton_decrement: float
     converged: bool
     num_steps: int
-    num_passes: int
+    num_passes: float
     num_products: int
 
     @property
@@ -121,7 +129,7 @@ def at_edge(inverse_temperature: float) -> bool:
     return inverse_temperature in (MIN_INVERSE_TEMPERATURE, MAX_INVERSE_TEMPERATURE)
 
 
-class _Subspace:
+class Subspace:
     """The free directions at a point, and the preconditioned projection onto them."""
 
     def __init__(self, point: Point, coordinates: Coordinates) -> None:
@@ -150,7 +158,7 @@ class _Subspace:
 
 
 def _newton_direction(
-    objective: Objective, point: Point, space: _Subspace, tolerance: float
+    objective: Objective, point: Point, space: Subspace, tolerance: float
 ) -> tuple[Floats, float, int]:
     """Approximate solution d of H d = -g in the free directions, its -g'd, and the products used."""
     residual = -space.project(point.gradient)
@@ -196,7 +204,7 @@ def _falls(objective: Objective, point: Point, candidate: Point, step: Floats, p
     return candidate.value <= point.value + digits and slope <= (1.0 - 2.0 * _SUFFICIENT) * promised
 
 
-def _descend(objective: Objective, point: Point, direction: Floats, fall: float) -> tuple[Point, int]:
+def descend(objective: Objective, point: Point, direction: Floats, fall: float) -> tuple[Point, int]:
     """Halve the step until the value falls enough; the old point where rounding lets none."""
     start = point.correction.vector()
     length = _longest_step(float(start[0]), float(direction[0]))
@@ -220,14 +228,11 @@ def minimise(
     came. Where ``coordinates.gauge`` says that there is an infimum only, the ids that it leaves out are
     left out from the start, and the certificate is of that problem.
     """
-    if not (coordinates.temperature or coordinates.free_K.any()):
-        raise UserError(
-            "Nothing is free to be fitted", "no id is a target and beta is fixed", "use more text"
-        )
+    coordinates.refuse_nothing()
     point = objective.point(coordinates.leave_out(start))
     passes, products, first_norm = 1, 0, 0.0
     for step in range(_MAX_STEPS + 1):
-        space = _Subspace(point, coordinates)
+        space = Subspace(point, coordinates)
         norm = float(np.linalg.norm(space.project(point.gradient)))
         first_norm = first_norm or norm
         tolerance = min(0.1, float(np.sqrt(norm / first_norm))) if first_norm else 0.1
@@ -236,7 +241,7 @@ def minimise(
         converged = 0.5 * fall <= gap
         if converged or step == _MAX_STEPS:
             break
-        following, tried = _descend(objective, point, direction, fall)
+        following, tried = descend(objective, point, direction, fall)
         passes += tried
         if following is point:
             break

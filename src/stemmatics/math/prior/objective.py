@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from stemmatics.math.prior.corrected import Correction, Scorer, block_scratch, refuse_non_finite
-from stemmatics.math.prior.statistics import IN_REST, Floats, Statistics
+from stemmatics.math.prior.statistics import IN_REST, Floats, Integers, Statistics
 
 DEFAULT_CACHE_BYTES = 1 << 30
 
@@ -36,6 +36,19 @@ class Point:
     diagonal: Floats
     cross_K: Floats
     expected_K: Floats
+
+    def penalised(self, penalty: float) -> Point:
+        """The same point with (penalty / 2) |b|^2 added to the objective: no pass."""
+        if not penalty:
+            return self
+        bias_K = self.correction.finite()[1:]
+        added = np.concatenate([[0.0], np.full(len(bias_K), penalty)])
+        return replace(
+            self,
+            value=self.value + 0.5 * penalty * float(bias_K @ bias_K),
+            gradient=self.gradient + added * self.correction.finite(),
+            diagonal=self.diagonal + added,
+        )
 
 
 class _Kept:
@@ -129,17 +142,24 @@ class Objective:
         out_beta = point.diagonal[0] * vector[0] + point.cross_K @ vector[1:]
         return np.concatenate([[out_beta], out_K])
 
-    def hessian(self, point: Point) -> Floats:
-        """The whole Hessian, shape (K + 1, K + 1): for many right-hand sides and small K."""
-        num_columns = self.statistics.num_columns
-        full = np.zeros((num_columns + 1, num_columns + 1))
-        for part, p_BK in self._probabilities(point):
-            weighted_BK = p_BK * self.weight_N[part].astype(p_BK.dtype)[:, None]
-            full[1:, 1:] -= weighted_BK.T @ p_BK
-        index_K = np.arange(1, num_columns + 1)
-        full[index_K, index_K] += point.expected_K + self.penalty
+    def hessian(self, point: Point, free: Integers | None = None) -> Floats:
+        """The Hessian of some coordinates, 0 being beta, or of all: shape (F, F), F at most K + 1."""
+        free = np.arange(self.statistics.num_columns + 1) if free is None else free
+        column_F = free[free > 0] - 1
+        some = len(column_F) < self.statistics.num_columns
+        inner = np.zeros((len(column_F), len(column_F)))
+        for part, p_BK in self._probabilities(point) if len(column_F) else ():
+            p_BF = p_BK[:, column_F] if some else p_BK
+            weighted_BF = p_BF * self.weight_N[part].astype(p_BF.dtype)[:, None]
+            inner -= weighted_BF.T @ p_BF
+        index_F = np.arange(len(column_F))
+        inner[index_F, index_F] += point.expected_K[column_F] + self.penalty
+        if len(column_F) == len(free):
+            return inner
+        full = np.empty((len(free), len(free)))
+        full[1:, 1:] = inner
         full[0, 0] = point.diagonal[0]
-        full[0, 1:] = full[1:, 0] = point.cross_K
+        full[0, 1:] = full[1:, 0] = point.cross_K[column_F]
         return full
 
     def _probabilities(self, point: Point) -> Iterator[tuple[slice, npt.NDArray[Any]]]:

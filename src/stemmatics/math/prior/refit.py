@@ -63,7 +63,7 @@ def refit_one_step(
     mass_R = weight_RD @ fit.num_tokens
     gradient_RF = (weight_RD @ document_gradients(fit, correction)[:, free]) / mass_R[:, None]
     gradient_RF += penalty * np.where(free > 0, correction.vector()[free], 0.0)
-    hessian_FF = objective.hessian(point)[np.ix_(free, free)]
+    hessian_FF = objective.hessian(point, free)
     step_RF = -_solve(hessian_FF, gradient_RF.T, (free > 0) & coordinates.gauge).T
     out = np.zeros((len(weight_RD), fit.num_columns + 1))
     out[:, free] = step_RF

@@ -42,7 +42,7 @@ class PairSums:
 
     @property
     def net_gain(self) -> Floats:
-        """Numerator of S_sym."""
+        """Numerator of the net recovered share."""
         return self.gain_new_D - self.gain_old_D
 
 
@@ -54,15 +54,15 @@ def ratio_of_sums(numerator_D: Floats, denominator_D: Floats) -> float:
 
 @dataclass(frozen=True)
 class Shares:
-    """S_card and S_sym, NaN with a reason in ``note`` where they are not defined."""
+    """S_card and S_sym of the papers; NaN with a reason in ``note`` where they are not defined."""
 
-    card: float
-    sym: float
+    recovered_share: float
+    net_recovered_share: float
     note: str
 
 
 def shares(sums: PairSums, delta_interval: tuple[float, float]) -> Shares:
-    """S_card = R_new / delta and S_sym = (R_new - R_old) / delta.
+    """Recovered share R_new / delta and net recovered share (R_new - R_old) / delta.
 
     ``delta_interval`` is that of the loss increase, in any unit: only the signs of its ends are read.
     """
@@ -72,8 +72,8 @@ def shares(sums: PairSums, delta_interval: tuple[float, float]) -> Shares:
         return Shares(unknown, unknown, HOLDS_ZERO)
     if high < 0.0 or float(np.sum(sums.delta_D)) <= 0.0:
         return Shares(unknown, unknown, IMPROVED)
-    card = ratio_of_sums(sums.gain_new_D, sums.delta_D)
-    return Shares(card, ratio_of_sums(sums.net_gain, sums.delta_D), "")
+    recovered = ratio_of_sums(sums.gain_new_D, sums.delta_D)
+    return Shares(recovered, ratio_of_sums(sums.net_gain, sums.delta_D), "")
 
 
 def shapley_split(gain_temperature: Floats, gain_bias: Floats, gain_joint: Floats) -> tuple[Floats, Floats]:

@@ -134,11 +134,34 @@ class Statistics:
         )
 
     def split(self, fraction: float = 0.9) -> tuple[Statistics, Statistics]:
-        """The first ``fraction`` of the positions, which fits, and the others, which select."""
+        """The first ``fraction`` of the positions, which fits, and the others, which select.
+
+        In the order of the file, as the published procedures have it.
+        """
         middle = min(max(int(fraction * self.num_positions), 1), self.num_positions - 1)
         if self.num_positions < 2:
             raise UserError("The FIT text has one position", "a fit needs some to select on", "use more text")
         return self.rows(0, middle), self.rows(middle, self.num_positions)
+
+    def of_documents(self, keep_D: Mask) -> Statistics:
+        """The positions of some documents, without a copy of the logits; documents keep their numbers."""
+        return self.of_rows(np.flatnonzero(keep_D[self.document_N]))
+
+    def of_rows(self, row_N: Integers) -> Statistics:
+        """Some positions, ascending, without a copy of the logits; documents keep their numbers."""
+        return replace(
+            self,
+            logits_NK=_PickedRows(self.logits_NK, self.first_row + row_N),
+            target_column_N=self.target_column_N[row_N],
+            document_N=self.document_N[row_N],
+            target_logit_N=None if self.target_logit_N is None else self.target_logit_N[row_N],
+            rest=None if self.rest is None else Rest(self.rest.log_z_NJ[row_N]),
+            first_row=0,
+        )
+
+    def split_documents(self, held_out_D: Mask) -> tuple[Statistics, Statistics]:
+        """The documents that fit, and those that select."""
+        return self.of_documents(~held_out_D), self.of_documents(held_out_D)
 
     @property
     def block_rows(self) -> int:
@@ -152,6 +175,31 @@ class Statistics:
             part = slice(start, min(start + size, self.num_positions))
             stored = self.logits_NK[slice(self.first_row + part.start, self.first_row + part.stop)]
             yield part, np.asarray(stored, dtype=self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class _PickedRows:
+    """Some rows of a source, ascending; runs of neighbours are read at once."""
+
+    source: RowSource
+    row_N: Integers
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(positions, columns)."""
+        return (len(self.row_N), *self.source.shape[1:])
+
+    @property
+    def dtype(self) -> Any:
+        """That of the source."""
+        return self.source.dtype
+
+    def __getitem__(self, rows: slice, /) -> npt.NDArray[Any]:
+        """Logits of a range of the picked rows, (B, K)."""
+        row_B = self.row_N[rows]
+        runs = np.split(row_B, np.flatnonzero(np.diff(row_B) != 1) + 1)
+        parts = [self.source[slice(int(run[0]), int(run[-1]) + 1)] for run in runs if len(run)]
+        return np.concatenate(parts) if len(parts) != 1 else parts[0]
 
 
 def top_columns(target_N: Integers, num_columns: int, vocabulary_size: int) -> Integers:

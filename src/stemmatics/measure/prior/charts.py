@@ -9,17 +9,56 @@ import altair as alt
 
 from stemmatics.core.content import Chart, Named
 from stemmatics.core.results import Estimate, Results
-from stemmatics.facts.prior import CEILING_ARMS
+from stemmatics.facts.prior import CEILING_ARMS, JOINT
 from stemmatics.measure.present import known
 from stemmatics.measure.prior.estimate import shown_share
 from stemmatics.measure.prior.floors import LABEL_KIND
-from stemmatics.measure.prior.tables import arm_name, arms_of
+from stemmatics.measure.prior.tables import AMOUNTS, arm_name, arms_of
 
 
 def charts(results: Results, pairs: Sequence[Mapping[str, str]], columns: int) -> list[Chart]:
-    """One figure a pair that has shares."""
+    """One figure a pair that has shares, and one a corpus by amount of text."""
     drawn = [_chart(results, pair, columns) for pair in pairs]
+    drawn += [
+        _by_text(results, [pair for pair in pairs if pair["corpus"] == corpus])
+        for corpus in dict.fromkeys(pair["corpus"] for pair in pairs)
+    ]
     return [chart for chart in drawn if chart is not None]
+
+
+def _by_text(results: Results, pairs: Sequence[Mapping[str, str]]) -> Chart | None:
+    """The joint net share against the tokens that it was fitted on, a line a descendant."""
+    points = [
+        {"descendant": pair["descendant"], "tokens": tokens.value, "share": share.value}
+        for pair in pairs
+        for reading in AMOUNTS
+        if (share := results.find("prior.net_recovered_share", **pair, arm=JOINT, reading=reading))
+        and (tokens := _tokens(results, pair, reading))
+    ]
+    if len(points) < 2:
+        return None
+    corpus = pairs[0]["corpus"]
+    spec = (
+        alt.Chart({"values": points})
+        .mark_line(point=True)
+        .encode(
+            x=alt.X("tokens:Q", title="tokens of FIT", scale=alt.Scale(type="log")),
+            y=alt.Y("share:Q", title="net recovered share"),
+            color=alt.Color("descendant:N", title=None),
+            tooltip=["descendant:N", "tokens:Q", "share:Q"],
+        )
+    )
+    return Chart(
+        f"prior/text/{corpus}",
+        Named("Net recovered share by amount of text on {corpus}", corpus=corpus),
+        "The selected bias and temperature, fitted on a quarter, on half and on all of FIT. Where a line "
+        "still rises at its end, more text may recover more.",
+        dict(spec.to_dict()),
+    )
+
+
+def _tokens(results: Results, pair: Mapping[str, str], reading: str) -> Estimate | None:
+    return results.find("prior.fit.tokens", **pair, arm=JOINT, reading=reading, side="descendant")
 
 
 def _chart(results: Results, pair: Mapping[str, str], columns: int) -> Chart | None:

@@ -18,11 +18,14 @@ from stemmatics.facts.prior import (
     BIAS,
     CAPPED,
     FULL,
+    HALF,
     IN_SAMPLE,
     INFIMUM,
+    JOINT,
     NOT_CONVERGED,
     ONE_STEP,
     OWN,
+    SELECTED,
     SOME_TARGETS_IN_REST,
     TEMPERATURE,
 )
@@ -37,10 +40,14 @@ from stemmatics.measure.prior.floors import floor_results
 from stemmatics.measure.prior.settings import NAME
 from stemmatics.measure.prior.sums import (
     HEADLINE,
+    NET,
     NONE,
+    RECOVERED,
+    SHARES,
     Arm,
     Model,
     Pair,
+    ShareName,
     incomparable,
     read_models,
     refusal_of,
@@ -49,10 +56,15 @@ from stemmatics.measure.prior.sums import (
 CONTAINS_ZERO = "the interval of the loss increase contains 0"
 IMPROVED = "the descendant improved, so there is no loss increase to recover"
 UNREACHED = "the fit is an infimum that gives some targets of EVAL no probability"
-SHARES = ("recovered_share", "net_recovered_share")
 PARTS = (TEMPERATURE, BIAS, "rest")
 # how redrawn fits by one Newton step compare with full refits of the same draws
 CLOSE, FAR = "close to full refits", "far from full refits"
+# whether more FIT text still raises a share
+RISING, NOT_RISING = "still rising", "not seen to rise"
+_RISE_REASONS = {
+    RISING: "the interval of the rise from half of the FIT text to all of it lies above 0",
+    NOT_RISING: "the interval of the rise from half of the FIT text to all of it does not lie above 0",
+}
 _LEVEL = 0.95
 # standard error of a share below which float32 logits explain all of its variation
 _ROUNDING = 1e-4
@@ -91,9 +103,9 @@ def pair_results(
     return results
 
 
-def shown_share(results: Results, **subject: str) -> Estimate | Refusal | None:
-    """The net recovered share that is shown and labelled: with the fits redrawn, if there is one."""
-    for quantity in ("prior.net_recovered_share_redrawn", "prior.net_recovered_share"):
+def shown_share(results: Results, which: ShareName = NET, /, **subject: str) -> Estimate | Refusal | None:
+    """The recovered share that is shown: with the fits redrawn, if there is one."""
+    for quantity in (f"prior.{which}_redrawn", f"prior.{which}"):
         share = results.find(quantity, **subject) or results.refusal(quantity, **subject)
         if share is not None:
             return share
@@ -108,6 +120,7 @@ def share_results(pair: Pair, rng: np.random.Generator) -> list[Result]:
         *increases,
         *shares(pair, rng, reason),
         *parts(pair, rng, reason),
+        *rises(pair, rng, reason),
         *ceiling(pair, reason),
         *refit_checks(pair, reason),
     ]
@@ -135,19 +148,18 @@ def loss_increases(pair: Pair, rng: np.random.Generator) -> list[Estimate]:
 
 
 def shares(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
-    """Both shares of every arm with the fits held fixed; the headline's net share also with them redrawn."""
+    """Both shares of every arm with the fits held fixed, and with them redrawn where they were."""
     arms = pair.arms
     columns = [pair.new.gain(arm) for arm in arms] + [pair.net_gain(arm) for arm in arms]
     intervals = _ratios(pair, columns, rng, reason)
     results: list[Result] = []
     for arm, recovered, net in zip(arms, intervals[: len(arms)], intervals[len(arms) :], strict=True):
         builder = pair.builder.about(arm=arm[0], reading=arm[1])
-        results.append(_share(builder, "recovered_share", recovered))
-        results.append(_share(builder, "net_recovered_share", net))
-        redrawn_R = pair.redrawn_net_shares(arm, ONE_STEP) if arm in HEADLINE else np.empty(0)
-        if redrawn_R.size:
-            redrawn = with_fit_inside(net, redrawn_R)
-            results.append(_share(builder, "net_recovered_share_redrawn", redrawn))
+        for share, held in ((RECOVERED, recovered), (NET, net)):
+            results.append(_share(builder, share, held))
+            redrawn_R = pair.redrawn_shares(arm, ONE_STEP, share)
+            if redrawn_R.size:
+                results.append(_share(builder, f"{share}_redrawn", with_fit_inside(held, redrawn_R)))
     for arm in [arm for arm in pair.new.fits if arm in pair.old.fits and arm not in (NONE, *arms)]:
         builder = pair.builder.about(arm=arm[0], reading=arm[1])
         results += [builder.refusal(name, reason or UNREACHED) for name in SHARES]
@@ -202,6 +214,12 @@ def parts(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
     contrasts = [(part, other) for part in PARTS for other in PARTS if part != other]
     columns = [*gain_of.values(), *(gain_of[part] - gain_of[other] for part, other in contrasts)]
     intervals = _ratios(pair, columns, rng, reason)
+    bias_R, temperature_R, joint_R = (pair.redrawn_shares(arm, ONE_STEP) for arm in HEADLINE)
+    if bias_R.size and bias_R.shape == temperature_R.shape == joint_R.shape:
+        split = zip(PARTS, (*shapley_split(temperature_R, bias_R, joint_R), 1.0 - joint_R), strict=True)
+        share_of = dict(split)
+        draws = [*share_of.values(), *(share_of[part] - share_of[other] for part, other in contrasts)]
+        intervals = [with_fit_inside(held, draw_R) for held, draw_R in zip(intervals, draws, strict=True)]
     return [
         *(
             _share(pair.builder.about(part=part), "part", interval)
@@ -212,6 +230,34 @@ def parts(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
             for (part, other), interval in zip(contrasts, intervals[len(PARTS) :], strict=True)
         ),
     ]
+
+
+def rises(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
+    """By how much the joint shares rose from half of FIT to all of it, and whether they are still rising.
+
+    The rise is paired: the same EVAL documents, and the same draws of FIT weights. Without redrawn fits
+    nothing is called rising, since the half that was drawn is one of many.
+    """
+    whole, half = (JOINT, SELECTED), (JOINT, HALF)
+    if half not in pair.arms or whole not in pair.arms:
+        return []
+    columns = [pair.gain(whole, share) - pair.gain(half, share) for share in SHARES]
+    results: list[Result] = []
+    for share, held in zip(SHARES, _ratios(pair, columns, rng, reason), strict=True):
+        builder = pair.builder.about(of=share)
+        draws = [pair.redrawn_shares(arm, ONE_STEP, share) for arm in (whole, half)]
+        redrawn = bool(draws[0].size) and draws[0].shape == draws[1].shape
+        interval = with_fit_inside(held, draws[0] - draws[1]) if redrawn else held
+        results.append(_share(builder, "rise", interval))
+        if reason or not redrawn or not (known(interval.lo) and known(interval.hi)):
+            why = reason or (
+                "the interval of the last step is unknown" if redrawn else "no fits were redrawn"
+            )
+            results.append(builder.refusal("text", why))
+        else:
+            word = RISING if interval.lo > 0 else NOT_RISING
+            results.append(builder.category("text", word, _RISE_REASONS[word]))
+    return results
 
 
 def ceiling(pair: Pair, reason: str) -> list[Estimate]:
@@ -227,8 +273,8 @@ def refit_checks(pair: Pair, reason: str) -> list[Result]:
     """How far one Newton step is from full refits of the same draws, in the net recovered share."""
     results: list[Result] = []
     for arm in HEADLINE if not reason else ():
-        full_R = pair.redrawn_net_shares(arm, FULL)
-        step_R = pair.redrawn_net_shares(arm, ONE_STEP)[: len(full_R)]
+        full_R = pair.redrawn_shares(arm, FULL)
+        step_R = pair.redrawn_shares(arm, ONE_STEP)[: len(full_R)]
         if len(full_R) < 2:
             continue
         check = check_refits(step_R, full_R)

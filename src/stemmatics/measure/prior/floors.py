@@ -13,7 +13,7 @@ import numpy as np
 
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Estimate, Refusal, Result
-from stemmatics.facts.prior import CEILING_ARMS
+from stemmatics.facts.prior import CEILING_ARMS, SHARE_OF_FIT
 from stemmatics.facts.prior_floor import CENTRED, NOISE_KINDS
 from stemmatics.math.intervals import Interval, unknown
 from stemmatics.math.prior import ratio_of_sums
@@ -124,11 +124,14 @@ def _over_damage(pair: Pair, damaged: Sequence[Model], arm: Arm) -> Interval:
 def _labels(
     pair: Pair, shares: Shares, floors: Mapping[Arm, Interval], why_none: str
 ) -> list[Estimate | Category | Refusal]:
-    """A label for every arm but the ceilings, which have no floor, and the difference that it rests on."""
+    """A label for every arm that has a floor, and the difference that it rests on.
+
+    Ceilings have none, nor have fits on less text.
+    """
     labels: list[Estimate | Category | Refusal] = []
     for arm in pair.arms:
         share = shares[arm]
-        if share is not None and arm[0] not in CEILING_ARMS:
+        if share is not None and arm[0] not in CEILING_ARMS and arm[1] not in SHARE_OF_FIT:
             builder = pair.builder.about(arm=arm[0], reading=arm[1])
             label = _label(builder, share, floors.get(arm), why_none)
             if isinstance(label, Category):

@@ -61,7 +61,8 @@ def _params(pinned: Pinned, settings: PriorSettings) -> dict[str, Any]:
     return {
         "scoring": scoring.key(),
         "numerics": pinned.stemma.numerics.key(),
-        "sample": settings.sample,
+        "fit_tokens": settings.fit_tokens,
+        "eval_tokens": settings.eval_tokens,
         "num_columns": settings.columns,
         "smoothings": list(settings.smoothings),
         "references": settings.references,

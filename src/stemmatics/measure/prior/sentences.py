@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from stemmatics.core.results import Category, Claim, Estimate, Refusal, Results, Sentence
-from stemmatics.facts.prior import JOINT, SELECTED
-from stemmatics.measure.present import SIGNED, claim, interval_claims
-from stemmatics.measure.prior.estimate import PARTS, shown_share
+from stemmatics.facts.prior import HALF, JOINT, SELECTED
+from stemmatics.measure.present import SIGNED, WHOLE, claim, interval_claims
+from stemmatics.measure.prior.estimate import PARTS, RISING, shown_share
 from stemmatics.measure.prior.floors import LABEL_KIND
 from stemmatics.measure.prior.settings import NAME
-from stemmatics.measure.prior.tables import SIGNED_SHARE
+from stemmatics.measure.prior.sums import NET, RECOVERED
+from stemmatics.measure.prior.tables import COUNTED, SIGNED_SHARE
 
 Values = dict[str, Claim | str]
-WHOLE_COUNT = "{:,.0f}"
+# pairs of a corpus that the summary has room for
+_MOST_IN_SUMMARY = 4
 LIMITS = (
     "The net recovered share can cancel: what is recovered in base and descendant alike does not count.",
     "A change of format or position counts as context-dependent here.",
@@ -23,11 +25,11 @@ LIMITS = (
 
 
 def sentences(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[Sentence]:
-    """For each corpus the largest share, then every pair; the limits of the method at the end."""
+    """For each corpus its pairs in short and at length; the limits of the method at the end."""
     prose: list[Sentence] = []
     for corpus in dict.fromkeys(pair["corpus"] for pair in pairs):
         of_corpus = [pair for pair in pairs if pair["corpus"] == corpus]
-        prose += _largest(results, of_corpus)
+        prose += _summary(results, of_corpus)
         for pair in of_corpus:
             prose += _pair(results, pair)
     return [*prose, *(Sentence(text, topic=NAME) for text in LIMITS)] if prose else []
@@ -46,18 +48,43 @@ def _joint(pair: Mapping[str, str]) -> dict[str, str]:
     return {**pair, "arm": JOINT, "reading": SELECTED}
 
 
-def _largest(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[Sentence]:
-    shares = [(shown_share(results, **_joint(pair)), pair) for pair in pairs]
-    known = [(share, pair) for share, pair in shares if isinstance(share, Estimate)]
-    if not known:
-        return []
-    share, pair = max(known, key=lambda known_share: known_share[0].value)
-    text = (
-        "On {corpus}, a context-independent bias and temperature recover the largest share of the loss "
-        "increase, less what they recover in the base, for {descendant}: {value} [{lo}, {hi}]"
+def _summary(results: Results, pairs: Sequence[Mapping[str, str]]) -> list[Sentence]:
+    """Every pair of a corpus, in the order that they were declared, where they are few.
+
+    No pair is picked by its share: the largest of several is larger than its own interval says.
+    """
+    return [
+        sentence
+        for pair in (pairs if len(pairs) <= _MOST_IN_SUMMARY else ())
+        if (sentence := _headline(results, pair)) is not None
+    ]
+
+
+def _headline(results: Results, pair: Mapping[str, str]) -> Sentence | None:
+    shares = _both(results, pair)
+    if shares is None:
+        return None
+    text, values = shares
+    text = f"On {{corpus}}, a context-independent bias and temperature recover {text}"
+    values |= {"corpus": pair["corpus"], "descendant": pair["descendant"]}
+    return _with_floor(
+        results, pair, text.replace("the increase", "the loss increase of {descendant}"), values, "summary"
     )
-    values: Values = {"corpus": pair["corpus"], "descendant": pair["descendant"]}
-    return [_with_floor(results, pair, text, {**values, **interval_claims(share, SIGNED_SHARE)}, "summary")]
+
+
+def _both(results: Results, pair: Mapping[str, str]) -> tuple[str, Values] | None:
+    """Both shares of the joint fit and what their intervals hold; None where one is not given."""
+    recovered, net = (shown_share(results, share, **_joint(pair)) for share in (RECOVERED, NET))
+    if not (isinstance(recovered, Estimate) and isinstance(net, Estimate)):
+        return None
+    text = (
+        "{recovered} [{recovered_lo}, {recovered_hi}] of the increase, and {net} [{net_lo}, {net_hi}] less "
+        "what such a fit to the base recovers"
+    )
+    redrawn = [share.quantity.endswith("_redrawn") for share in (recovered, net)]
+    text += " (intervals with the fits redrawn)" if all(redrawn) else " (intervals with the fits held)"
+    claims = interval_claims(recovered, SIGNED_SHARE, "recovered") | interval_claims(net, SIGNED_SHARE, "net")
+    return text, dict(claims)
 
 
 def _with_floor(results: Results, pair: Mapping[str, str], text: str, values: Values, topic: str) -> Sentence:
@@ -66,11 +93,15 @@ def _with_floor(results: Results, pair: Mapping[str, str], text: str, values: Va
     label: Category | Refusal | None = results.category("prior.label", **_joint(pair))
     label = label or results.refusal("prior.label", **_joint(pair))
     if floor is not None:
-        text += "; of an equal loss from random damage to the base they recover {floor_lo} to {floor_hi}"
+        text += (
+            "; of an equal loss from random damage to the base such fits recover, less the same, "
+            "{floor_lo} to {floor_hi} over {seeds} seeds"
+        )
         values = {
             **values,
             "floor_lo": claim(floor, SIGNED_SHARE, "lo"),
             "floor_hi": claim(floor, SIGNED_SHARE, "hi"),
+            "seeds": claim(floor, WHOLE, "n"),
         }
     if isinstance(label, Category):
         return Sentence(text + " ({label}).", {**values, "label": claim(label)}, topic)
@@ -91,22 +122,35 @@ def _pair(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
     text = (
         "The loss of {descendant} on {corpus} differs from that of {base} by {value} nats/token [{lo}, {hi}]"
     )
-    share = shown_share(results, **_joint(pair))
-    if not isinstance(share, Estimate):
-        reason = "there is no joint fit" if share is None else share.reason
+    shares = _both(results, pair)
+    if shares is None:
+        share = shown_share(results, **_joint(pair))
+        reason = share.reason if isinstance(share, Refusal) else "there is no joint fit"
         return [Sentence(text + "; no recovered share: {reason}.", {**values, "reason": reason}, NAME)]
-    card = results.find("prior.recovered_share", **_joint(pair))
-    if card is not None:
-        text += (
-            "; a bias and a temperature fitted to the descendant recover {card} [{card_lo}, {card_hi}] of "
-            "the increase, and, less what such a fit to the base recovers, {share} [{share_lo}, {share_hi}]"
-        )
-        values |= interval_claims(card, SIGNED_SHARE, "card")
-    else:
-        text += "; less what such a fit to the base recovers, a bias and a temperature recover {share} "
-        text += "[{share_lo}, {share_hi}] of the increase"
-    values |= interval_claims(share, SIGNED_SHARE, "share")
-    return [_with_floor(results, pair, text, values, NAME), *_parts(results, pair)]
+    text += f"; a bias and a temperature fitted to the descendant recover {shares[0]}"
+    sentence = _with_floor(results, pair, text, values | shares[1], NAME)
+    return [sentence, *_parts(results, pair), *_rising(results, pair)]
+
+
+def _rising(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
+    """Only where the whole interval of the last step lies above 0."""
+    word = results.category("prior.text", **pair, of=NET)
+    rise = results.find("prior.rise", **pair, of=NET)
+    tokens = [
+        results.find("prior.fit.tokens", **{**_joint(pair), "reading": reading}, side="descendant")
+        for reading in (HALF, SELECTED)
+    ]
+    if word is None or word.value != RISING or rise is None or None in tokens:
+        return []
+    text = (
+        "The net recovered share of {descendant} is {word}: it rose by {rise} [{rise_lo}, {rise_hi}] from "
+        "{half} to {all} tokens of FIT, so more text may recover more."
+    )
+    values: Values = {"descendant": pair["descendant"], "word": claim(word)}
+    values |= interval_claims(rise, SIGNED_SHARE, "rise")
+    counts = zip(("half", "all"), tokens, strict=True)
+    values |= {name: claim(count, COUNTED) for name, count in counts if count is not None}
+    return [Sentence(text, values, NAME)]
 
 
 def _parts(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
@@ -124,6 +168,6 @@ def _parts(results: Results, pair: Mapping[str, str]) -> list[Sentence]:
     tokens = results.find("prior.fit.tokens", **_joint(pair), side="descendant")
     if tokens is not None:
         text += " on {tokens} tokens"
-        values["tokens"] = claim(tokens, WHOLE_COUNT)
+        values["tokens"] = claim(tokens, COUNTED)
     text += "."
     return [Sentence(text, values, NAME)]

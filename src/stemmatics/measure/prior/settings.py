@@ -26,8 +26,15 @@ class PriorSettings(Settings):
         default=None,
         description="How text is scored; the support is always the shared one. Default: the stemma's.",
     )
-    sample: float = Field(
-        default=1.0, gt=0, le=1, description="Share of the documents that are read, by whole groups."
+    fit_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of FIT to fit on, by whole groups in a random order. Default: all.",
+    )
+    eval_tokens: int | None = Field(
+        default=None,
+        ge=1,
+        description="Tokens of EVAL to score, by whole groups in a random order. Default: all.",
     )
     columns: int = Field(default=4096, ge=1, description="Number of token ids whose bias is fitted.")
     smoothings: tuple[float, ...] = Field(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,10 @@ from stemmatics.measure.prior.settings import NAME
 # arm and reading of a correction
 Arm = tuple[str, str]
 NONE: Arm = (UNCORRECTED, "")
+# what a descendant's own fit recovers of the loss increase, and that less what the base's fit recovers
+ShareName = Literal["recovered_share", "net_recovered_share"]
+SHARES: tuple[ShareName, ...] = get_args(ShareName)
+RECOVERED, NET = SHARES
 HEADLINE: tuple[Arm, ...] = tuple((arm, SELECTED) for arm in FITTED_ARMS)
 
 
@@ -81,8 +85,12 @@ class Pair:
         """Numerator of the net recovered share, by document."""
         return self.new.gain(arm) - self.old.gain(arm)
 
-    def redrawn_net_shares(self, arm: Arm, kind: DrawKind) -> FloatArray:
-        """Net recovered share under each draw of FIT weights, the same in both models; EVAL held fixed.
+    def gain(self, arm: Arm, share: ShareName) -> FloatArray:
+        """Numerator of a share, by document."""
+        return self.new.gain(arm) if share == RECOVERED else self.net_gain(arm)
+
+    def redrawn_shares(self, arm: Arm, kind: DrawKind, share: ShareName = NET) -> FloatArray:
+        """A share under each draw of FIT weights, the same in both models; EVAL held fixed.
 
         Empty where there are no redrawn fits; NaN where nothing was lost.
         """
@@ -90,7 +98,8 @@ class Pair:
         if new_R.shape != old_R.shape:
             return np.empty(0)
         increase = float(self.loss_increase.sum())
-        shares_R: FloatArray = (new_R - old_R) / (increase if increase > 0 else np.nan)
+        gain_R = new_R if share == RECOVERED else new_R - old_R
+        shares_R: FloatArray = gain_R / (increase if increase > 0 else np.nan)
         return shares_R
 
 

@@ -21,7 +21,8 @@ STEPS: dict[Scale, dict[str, int]] = {
 # The three descendants with a known answer, each beside its damage floor; the vocabularies are small.
 _PRIOR: dict[str, Any] = {
     "descendants": ["temperature", "noise", "second-bias"],
-    "sample": 0.4,
+    "fit_tokens": 8_000,
+    "eval_tokens": 8_000,
     "columns": 128,
     "references": [],
     "draws": 100,

@@ -74,16 +74,13 @@ def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
         except Refused as refusal:
             return Made(fact, tables_of([], [], [], {"refusal": str(refusal)}))
         settings = settings_of(fact)
-        model = ModelStatistics(
-            states.head, states.positions["FIT"], states.positions["EVAL"], settings, Path(scratch)
-        )
-        fitted, free, note = fit_model(model, settings)
+        model = ModelStatistics(states, settings, Path(scratch))
+        fitted, note = fit_model(model, settings)
         corpus = fact.needs["corpus"]
         # seeded by the corpus alone, so that base and descendant get the same weights
         seed = seed_from(int(corpus.params["seed"]), corpus.key, "prior draws")
         draws = draw_rows(
-            (model.fit_columns.split()[0], model.eval_columns),
-            free.mask_K,
+            model.eval_columns,
             fitted,
             states.group_of_fit_D,
             rng=np.random.default_rng(seed),

@@ -6,7 +6,7 @@ Axes: N positions, D documents, K columns, S supported ids, R draws.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from stemmatics.facts import prior as prior_facts
 from stemmatics.facts.prior import (
     AFFINE_FULL,
     AFFINE_TOP,
@@ -25,6 +26,7 @@ from stemmatics.facts.prior import (
     INFIMUM,
     IPF_FULL,
     IPF_TOP,
+    JOINT,
     NOT_CONVERGED,
     OPTIMUM,
     REFERENCE_ARMS,
@@ -35,9 +37,10 @@ from stemmatics.facts.prior import (
     closed_form_arm,
 )
 from stemmatics.lm.scoring.head import LinearHead
-from stemmatics.lm.scoring.head_pass import Positions, dense, reduced
+from stemmatics.lm.scoring.head_pass import dense, reduced
 from stemmatics.math import prior
-from stemmatics.math.prior import Correction, Matched, Selected, Solution, Statistics
+from stemmatics.math.prior import Arm, Correction, FreeIds, Matched, Selected, Solution, Statistics
+from stemmatics.probe.prior.states import HeadPass
 
 # elements of the FIT logits up to which the published searches run by default
 AFFORDABLE = 1 << 22
@@ -47,12 +50,25 @@ SCORED_BYTES = 1 << 32
 
 @dataclass(frozen=True)
 class FitSettings:
-    """How the arms are fitted: columns, smoothings of the closed form, references, whether ceilings too."""
+    """How the arms are fitted: columns, smoothings of the closed form, references.
+
+    ``alone``: neither ceilings nor smaller amounts of text, which a damaged base has no use for.
+    """
 
     num_columns: int
     smoothings: tuple[float, ...]
     references: tuple[str, ...] | None
-    ceilings: bool = True
+    alone: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Selection:
+    """What a selected correction was chosen from: the part that fits, the part that selects, candidates."""
+
+    fit: Statistics
+    held_out: Statistics
+    free_K: NDArray[np.bool_]
+    candidates: tuple[Selected, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +76,7 @@ class Fitted:
     """One correction of one model.
 
     ``ids`` are the compact ids of its biases; ``row`` is what ``prior_fits`` says of the fit. ``nll_D`` is
-    None where the correction gives a target of EVAL no probability.
+    None where the correction gives a target of EVAL no probability; ``selection`` where it was selected.
     """
 
     arm: str
@@ -69,6 +85,7 @@ class Fitted:
     ids: NDArray[np.int64]
     nll_D: NDArray[np.float64] | None
     row: Mapping[str, Any]
+    selection: Selection | None = None
 
     @property
     def name(self) -> str:
@@ -79,16 +96,21 @@ class Fitted:
 class ModelStatistics:
     """One head over the FIT and EVAL positions: the statistics that fits read, each made at first use."""
 
-    def __init__(
-        self, head: LinearHead, fit: Positions, evaluated: Positions, settings: FitSettings, scratch: Path
-    ) -> None:
-        self._head, self._fit, self._eval = head, fit, evaluated
+    def __init__(self, states: HeadPass, settings: FitSettings, scratch: Path) -> None:
+        self._head, self._states = states.head, states
+        self._fit, self._eval = states.positions["FIT"], states.positions["EVAL"]
         self._settings, self._scratch = settings, scratch
-        num_first = len(self._first_targets())
-        self.ids_K = prior.top_columns(fit.target_N[:num_first], settings.num_columns, head.num_ids)
+        # the most frequent targets of either part that is fitted on: without the documents drawn at random,
+        # and without the last tenth
+        fitted_on = [self._first_targets()]
+        if states.held_out_fit_D.any():
+            fitted_on.append(self._fit.target_N[~states.held_out_fit_D[self._fit.document_N]])
+        ids = [prior.top_columns(ids_N, settings.num_columns, self._head.num_ids) for ids_N in fitted_on]
+        self.ids_K = np.unique(np.concatenate(ids))
+        self.num_ids = self._head.num_ids
 
     def _first_targets(self) -> NDArray[np.int64]:
-        """Targets of the part of FIT that is fitted on; the rest selects."""
+        """Targets of the part of FIT that the published arms are fitted on."""
         num = self._fit.num_positions
         return self._fit.target_N[: min(max(int(0.9 * num), 1), num - 1)]
 
@@ -96,6 +118,27 @@ class ModelStatistics:
     def fit_columns(self) -> Statistics:
         """FIT, its most frequent targets as columns."""
         return reduced(self._head, self._fit, self.ids_K, self._scratch / "fit.columns")
+
+    def fit_parts(self, reading: prior_facts.Reading = SELECTED) -> tuple[Statistics, Statistics] | None:
+        """FIT without the documents that select the penalty, and those; of all FIT, or of a part of it.
+
+        With one group of documents there is nothing to draw, and the last tenth selects; a part of it there
+        is none.
+        """
+        held_D = self._states.held_out_fit_D
+        whole = self.fit_columns
+        if not held_D.any():
+            return whole.split() if reading == SELECTED else None
+        keep_D = np.ones_like(held_D)
+        if reading != SELECTED:
+            keep_D = prior.part_of_documents(
+                self._states.order_of_fit_groups,
+                self._states.group_of_fit_D,
+                whole.num_tokens,
+                held_D,
+                prior_facts.SHARE_OF_FIT[reading],
+            )
+        return whole.of_documents(keep_D & ~held_D), whole.of_documents(keep_D & held_D)
 
     @cached_property
     def eval_columns(self) -> Statistics:
@@ -105,12 +148,31 @@ class ModelStatistics:
     @cached_property
     def fit_dense(self) -> Statistics:
         """FIT, every id a column."""
-        return dense(self._head, self._fit)
+        return dense(self._whole_head(), self._fit)
 
     @cached_property
     def eval_dense(self) -> Statistics:
         """EVAL, every id a column."""
-        return dense(self._head, self._eval)
+        return dense(self._whole_head(), self._eval)
+
+    def _whole_head(self) -> LinearHead:
+        return self._head
+
+    def closed_forms(self) -> list[tuple[float, Correction, NDArray[np.float64]]]:
+        """Smoothing, correction of every id, and nats by document of EVAL under it.
+
+        All of FIT is used: nothing is selected, so nothing is held out.
+        """
+        if not self._settings.smoothings:
+            return []
+        fit, evaluated = self.fit_dense, self.eval_dense
+        expected_S, _ = prior.expected_counts(fit, Correction.identity(fit.num_columns))
+        forms = []
+        for smoothing in self._settings.smoothings:
+            bias_S = prior.closed_form_bias(fit.counts.astype(np.float64), expected_S, smoothing)
+            correction = Correction(1.0, bias_S)
+            forms.append((smoothing, correction, prior.nll_sums(evaluated, correction)))
+        return forms
 
     def own_eval(self) -> Statistics:
         """EVAL with its own targets as columns: all where that fits, else the most frequent."""
@@ -131,22 +193,43 @@ class ModelStatistics:
         return REFERENCE_ARMS if self._fit.num_positions * self._head.num_ids <= AFFORDABLE else ()
 
 
-def fit_model(model: ModelStatistics, settings: FitSettings) -> tuple[list[Fitted], prior.FreeIds, str]:
-    """All arms; the first is the model as it is. Also the free ids, and a note on their number."""
-    ceilings = _ceilings(model.own_eval()) if settings.ceilings else []
-    fit, held = model.fit_columns.split()
-    free = prior.free_ids(fit, settings.num_columns)
+def fit_model(model: ModelStatistics, settings: FitSettings) -> tuple[list[Fitted], str]:
+    """All arms; the first is the model as it is. Also a note on the number of free ids."""
+    ceilings = [] if settings.alone else _ceilings(model.own_eval())
+    parts = model.fit_parts()
+    assert parts is not None, "all of FIT can be split"
+    fit, held = parts
     identity = Correction.identity(fit.num_columns)
     fitted = [_fitted(UNCORRECTED, "", identity, model.eval_columns, _losses(fit, held, identity))]
     arms = prior.fit_arms(fit, held, settings.num_columns)
     for name in FITTED_ARMS:
-        arm: prior.Arm = getattr(arms, name)
+        arm: Arm = getattr(arms, name)
         fitted.append(_optimum(name, arm.optimum, fit, held, model.eval_columns))
-        fitted.append(_selected(name, arm.selected, fit, held, model.eval_columns))
-    fitted += _closed_forms(model, settings)
-    fitted.append(_matched(IPF_TOP, prior.fit_proportional(fit, held, free.mask_K), model.eval_columns))
-    fitted += _references(model, fit, held, free)
-    return [*fitted, *ceilings], free, arms.free.note
+        fitted.append(_selected((name, SELECTED), arm, parts, arms.free, model.eval_columns))
+    if not settings.alone:
+        fitted += _on_parts(model, settings)
+    ids_S = np.arange(model.num_ids)
+    fitted += [
+        Fitted(closed_form_arm(smoothing), "", correction, ids_S, nll_D, {"flags": []})
+        for smoothing, correction, nll_D in model.closed_forms()
+    ]
+    # the published searches select on the last tenth in the order of the file
+    first, last = model.fit_columns.split()
+    free = prior.free_ids(first, settings.num_columns)
+    fitted.append(_matched(IPF_TOP, prior.fit_proportional(first, last, free.mask_K), model.eval_columns))
+    fitted += _references(model, first, last, free)
+    return [*fitted, *ceilings], arms.free.note
+
+
+def _on_parts(model: ModelStatistics, settings: FitSettings) -> list[Fitted]:
+    """The joint fit on less text; none where a part has too few documents."""
+    fitted = []
+    for reading in prior_facts.SHARE_OF_FIT:
+        parts = model.fit_parts(reading)
+        if parts is not None:
+            arms = prior.fit_arms(*parts, settings.num_columns)
+            fitted.append(_selected((JOINT, reading), arms.joint, parts, arms.free, model.eval_columns))
+    return fitted
 
 
 def _fitted(
@@ -195,20 +278,28 @@ def _optimum(
     return _fitted(arm, OPTIMUM, solution.correction, evaluated, row)
 
 
-def _selected(arm: str, chosen: Selected, fit: Statistics, held: Statistics, evaluated: Statistics) -> Fitted:
+def _selected(
+    which: tuple[str, str],
+    arm: Arm,
+    parts: tuple[Statistics, Statistics],
+    free: FreeIds,
+    evaluated: Statistics,
+) -> Fitted:
+    chosen = arm.selected
     correction = chosen.correction
     edge = correction.inverse_temperature in (
         prior.MIN_INVERSE_TEMPERATURE,
         prior.MAX_INVERSE_TEMPERATURE,
     )
     row = {
-        # inf where no bias is fitted: null in the table
-        "penalty": chosen.penalty if np.isfinite(chosen.penalty) else None,
+        # null where no bias is fitted
+        "penalty": chosen.penalty if chosen.biases else None,
         "num_free": int((correction.bias_K != 0).sum()),
         "flags": [AT_EDGE] if edge else [],
-        **_losses(fit, held, correction),
+        **_losses(*parts, correction),
     }
-    return _fitted(arm, SELECTED, correction, evaluated, row)
+    fitted = _fitted(*which, correction, evaluated, row)
+    return replace(fitted, selection=Selection(*parts, free.mask_K, arm.candidates))
 
 
 def _matched(arm: str, matched: Matched, evaluated: Statistics) -> Fitted:
@@ -217,23 +308,7 @@ def _matched(arm: str, matched: Matched, evaluated: Statistics) -> Fitted:
     return _fitted(arm, "", matched.correction, evaluated, row)
 
 
-def _closed_forms(model: ModelStatistics, settings: FitSettings) -> list[Fitted]:
-    """All of FIT, every id: nothing is selected, so nothing is held out."""
-    if not settings.smoothings:
-        return []
-    fit = model.fit_dense
-    expected_S, _ = prior.expected_counts(fit, Correction.identity(fit.num_columns))
-    fitted = []
-    for smoothing in settings.smoothings:
-        bias_S = prior.closed_form_bias(fit.counts.astype(np.float64), expected_S, smoothing)
-        arm = closed_form_arm(smoothing)
-        fitted.append(_fitted(arm, "", Correction(1.0, bias_S), model.eval_dense, {"flags": []}))
-    return fitted
-
-
-def _references(
-    model: ModelStatistics, fit: Statistics, held: Statistics, free: prior.FreeIds
-) -> list[Fitted]:
+def _references(model: ModelStatistics, fit: Statistics, held: Statistics, free: FreeIds) -> list[Fitted]:
     fitted = []
     arms = model.references()
     if AFFINE_TOP in arms:

@@ -5,7 +5,7 @@ Axes: T tokens of one document, N positions, S supported ids.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,6 +23,7 @@ from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.stored_pass import StoredDocument, Wants
 from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.tokens.tokenizer import shared_support
+from stemmatics.math.prior import held_out_documents
 from stemmatics.probe.base import Context
 from stemmatics.probe.passes import Reading, Refused, pass_over
 from stemmatics.probe.score import progress
@@ -85,7 +86,10 @@ class HeadPass:
     """A checkpoint's head on the support, and its inputs by split.
 
     ``excluded_D`` and ``num_outside_D`` are by EVAL document: the nats that the support leaves out at its
-    positions, and the number of targets outside the support (which are no positions).
+    positions, and the number of targets outside the support (which are no positions). ``held_out_fit_D`` are
+    the FIT documents that select the penalty: a tenth of the groups. They, and the order in which groups make
+    up smaller parts of FIT, are drawn by the corpus alone, so that base, descendant and damaged bases have
+    the same.
     """
 
     head: LinearHead
@@ -94,6 +98,8 @@ class HeadPass:
     excluded_D: NDArray[np.float64]
     num_outside_D: NDArray[np.int64]
     group_of_fit_D: NDArray[np.int64]
+    held_out_fit_D: NDArray[np.bool_]
+    order_of_fit_groups: NDArray[np.int64]
     counted: Counted
     prefix_id: int | None
 
@@ -102,7 +108,7 @@ def states_reading(fact: Fact) -> Reading:
     """The pass that a correction is fitted on: states of the sampled documents, on the support."""
 
     def wants(reader: Reader, context: Context) -> Wants:
-        split_of, _ = _splits(fact, context)
+        split_of, _ = _splits(fact, reader, context)
         _refuse_empty(split_of)
         mask_V = _mask(fact, reader, _head(reader), context)
         num_documents = int(fact.needs["corpus"].params["num_documents"])
@@ -120,7 +126,7 @@ def head_pass(fact: Fact, context: Context) -> HeadPass:
     """
     reading = states_reading(fact)
     reader = reading.reader(context)
-    split_of, group_of = _splits(fact, context)
+    split_of, group_of = _splits(fact, reader, context)
     _refuse_empty(split_of)
     head = _head(reader)
     counted = encoded(fact.needs["corpus"], reader.tokenizer, context).counted(reader.loaded.num_ids)
@@ -149,6 +155,7 @@ def head_pass(fact: Fact, context: Context) -> HeadPass:
         excluded_D = excluded_nll(head, positions["EVAL"], evaluated.ids_N(), mask_V)
     _, group_of_D = np.unique([group_of[i] for i in splits["FIT"].index], return_inverse=True)
     ids_S = np.flatnonzero(mask_V).astype(np.int64)
+    rng = _generator(fact)
     return HeadPass(
         restricted(head, ids_S),
         ids_S,
@@ -156,9 +163,17 @@ def head_pass(fact: Fact, context: Context) -> HeadPass:
         excluded_D,
         np.array(evaluated.num_outside, dtype=np.int64),
         group_of_D,
+        held_out_documents(rng, group_of_D),
+        rng.permutation(int(group_of_D.max()) + 1),
         counted,
         reader.prefix_id,
     )
+
+
+def _generator(fact: Fact) -> np.random.Generator:
+    """Draws what selects the penalty; seeded by the corpus alone."""
+    corpus = fact.needs["corpus"]
+    return np.random.default_rng(seed_from(int(corpus.params["seed"]), corpus.key, "prior held out"))
 
 
 def _head(reader: Reader) -> LinearHead:
@@ -178,17 +193,47 @@ def _mask(fact: Fact, reader: Reader, head: LinearHead, context: Context) -> NDA
     return mask_V
 
 
-def _splits(fact: Fact, context: Context) -> tuple[dict[int, str], dict[int, str]]:
-    """Split and near-duplicate group of every sampled document; groups are drawn whole."""
+def _splits(fact: Fact, reader: Reader, context: Context) -> tuple[dict[int, str], dict[int, str]]:
+    """Split and near-duplicate group of every document that is read; groups are drawn whole."""
     corpus = fact.needs["corpus"]
     table = context.ledger.read(corpus.key, "documents")
-    split_of, group_of = {}, {}
     columns = [table[name].to_pylist() for name in ("index", "split", "group")]
-    for index, split, group in zip(*columns, strict=True):
-        drawn = seed_from(int(corpus.params["seed"]), "prior sample", group) / 2**63
-        if drawn < float(fact.params["sample"]):
-            split_of[index], group_of[index] = split, group
+    split_of = dict(zip(columns[0], columns[1], strict=True))
+    group_of = dict(zip(columns[0], columns[2], strict=True))
+    limits = {"FIT": fact.params.get("fit_tokens"), "EVAL": fact.params.get("eval_tokens")}
+    if any(limit is not None for limit in limits.values()):
+        tokens = encoded(corpus, reader.tokenizer, context)
+        num_tokens = {document.index: len(document.ids) for document in tokens.documents()}
+        read = _drawn(split_of, group_of, num_tokens, limits, int(corpus.params["seed"]))
+        split_of = {index: split for index, split in split_of.items() if index in read}
     return split_of, group_of
+
+
+def _drawn(
+    split_of: Mapping[int, str],
+    group_of: Mapping[int, str],
+    num_tokens: Mapping[int, int],
+    limits: Mapping[str, int | None],
+    seed: int,
+) -> set[int]:
+    """Documents of whole groups in a random order, up to the number of tokens that each split may have.
+
+    The order is that of the groups' names and the seed, so that more tokens hold all of fewer. The first
+    group is always in; the last one may pass the limit.
+    """
+    members: dict[tuple[str, str], list[int]] = {}
+    for index, split in split_of.items():
+        members.setdefault((split, group_of[index]), []).append(index)
+    order = sorted(members, key=lambda key: (seed_from(seed, "prior text", key[1]), key))
+    drawn: set[int] = set()
+    total = dict.fromkeys(limits, 0)
+    for split, group in order:
+        limit = limits.get(split)
+        if limit is None or total[split] < limit:
+            drawn.update(members[split, group])
+            if limit is not None:
+                total[split] += sum(num_tokens.get(index, 0) for index in members[split, group])
+    return drawn
 
 
 def _refuse_empty(split_of: dict[int, str]) -> None:
