@@ -22,7 +22,7 @@ _HOMES = {
     "Context": "stemmatics.probe.base",
     "Cost": "stemmatics.probe.base",
     "Failed": "stemmatics.probe.base",
-    "Made": "stemmatics.probe.base",
+    "FactOutput": "stemmatics.probe.base",
     "each": "stemmatics.probe.base",
     "forward_cost": "stemmatics.probe.costs",
     "num_tokens": "stemmatics.probe.costs",

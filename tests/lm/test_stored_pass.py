@@ -14,7 +14,7 @@ from stemmatics.lm.checkpoints.loading import load
 from stemmatics.lm.scoring import structure as structure_module
 from stemmatics.lm.scoring.head_pass import Positions, excluded_nll
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import StoredPass, Wants
+from stemmatics.lm.scoring.stored_pass import PassRequest, StoredPass
 from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.text.corpus import read
 
@@ -53,7 +53,7 @@ def support(seed):
 def test_sums_are_those_of_the_engine(reader, documents, tmp_path):
     corpus = reader.encode(documents)
     frequencies_V = corpus.counted(NUM_IDS).frequencies_V
-    stored = StoredPass.run(reader, corpus, [Wants()], tmp_path)
+    stored = StoredPass.run(reader, corpus, [PassRequest()], tmp_path)
     sums = list(stored.sums(corpus, reader.prefix_id, frequencies_V=frequencies_V))
     assert sums == list(reader.score(documents, frequencies_V=frequencies_V))
     assert any("cut" in one.flags for one in sums)
@@ -62,7 +62,7 @@ def test_sums_are_those_of_the_engine(reader, documents, tmp_path):
 
 def test_a_pass_with_a_support_serves_sums_over_all_ids_too(reader, documents, tmp_path):
     corpus, mask_V = reader.encode(documents), support(0)
-    stored = StoredPass.run(reader, corpus, [Wants(), Wants(support_V=mask_V)], tmp_path)
+    stored = StoredPass.run(reader, corpus, [PassRequest(), PassRequest(support_V=mask_V)], tmp_path)
     with_support = list(stored.sums(corpus, reader.prefix_id, support_V=mask_V))
     assert with_support == list(reader.score(documents, support_V=mask_V))
     assert any(one.num_outside_support for one in with_support)
@@ -72,7 +72,7 @@ def test_a_pass_with_a_support_serves_sums_over_all_ids_too(reader, documents, t
 def test_states_of_the_documents_that_want_them(reader, documents, tmp_path):
     corpus = reader.encode(documents)
     wanted = frozenset({0, 3, 4})
-    stored = StoredPass.run(reader, corpus, [Wants(), Wants(wanted, states=True)], tmp_path)
+    stored = StoredPass.run(reader, corpus, [PassRequest(), PassRequest(wanted, states=True)], tmp_path)
     expected = {}
     for _ in reader.score(
         documents,
@@ -93,7 +93,7 @@ def test_states_of_the_documents_that_want_them(reader, documents, tmp_path):
 def test_some_documents_only(reader, documents, tmp_path):
     corpus = reader.encode(documents)
     wanted = frozenset({2, 3, 7})
-    stored = StoredPass.run(reader, corpus, [Wants(wanted)], tmp_path)
+    stored = StoredPass.run(reader, corpus, [PassRequest(wanted)], tmp_path)
     expected = list(reader.score([one for one in documents if one.index in wanted]))
     assert list(stored.sums(corpus, reader.prefix_id)) == expected
     one = list(stored.sums(corpus, reader.prefix_id, documents=frozenset({7})))
@@ -107,21 +107,21 @@ def test_what_a_pass_serves(reader, documents, tmp_path):
     def served(*wanted):
         stored = StoredPass.run(reader, corpus, wanted, tmp_path)
         requests = {
-            "all": Wants(),
-            "some": Wants(some),
-            "more": Wants(more),
-            "states of some": Wants(some, states=True),
-            "states of all": Wants(states=True),
-            "support": Wants(some, support_V=mask_V),
-            "other support": Wants(some, support_V=~mask_V),
-            "other support with states": Wants(some, states=True, support_V=~mask_V),
+            "all": PassRequest(),
+            "some": PassRequest(some),
+            "more": PassRequest(more),
+            "states of some": PassRequest(some, states=True),
+            "states of all": PassRequest(states=True),
+            "support": PassRequest(some, support_V=mask_V),
+            "other support": PassRequest(some, support_V=~mask_V),
+            "other support with states": PassRequest(some, states=True, support_V=~mask_V),
         }
-        return [name for name, wants in requests.items() if stored.serves(wants)]
+        return [name for name, request in requests.items() if stored.serves(request)]
 
-    assert served(Wants()) == ["all", "some", "more"]
-    assert served(Wants(some)) == ["some"]
-    assert served(Wants(some), Wants(frozenset({4}))) == ["some", "more"]
-    assert served(Wants(), Wants(some, states=True, support_V=mask_V)) == [
+    assert served(PassRequest()) == ["all", "some", "more"]
+    assert served(PassRequest(some)) == ["some"]
+    assert served(PassRequest(some), PassRequest(frozenset({4}))) == ["some", "more"]
+    assert served(PassRequest(), PassRequest(some, states=True, support_V=mask_V)) == [
         "all",
         "some",
         "more",
@@ -134,7 +134,7 @@ def test_what_a_pass_serves(reader, documents, tmp_path):
 def test_another_supports_share_follows_from_the_states(loaded, documents, tmp_path):
     reader = Reader.of(loaded, Scoring(windows=Windows(size=16), prefix="always"), Numerics())
     corpus, mask_V = reader.encode(documents), support(1)
-    stored = StoredPass.run(reader, corpus, [Wants(states=True, support_V=support(2))], tmp_path)
+    stored = StoredPass.run(reader, corpus, [PassRequest(states=True, support_V=support(2))], tmp_path)
     scores = [one.scores for one in stored.documents(corpus, reader.prefix_id)]
     lengths = [int(one.scored.sum()) for one in scores]
     ids_N = np.concatenate([one.document.ids[one.scored] for one in scores])

@@ -247,6 +247,7 @@ def test_new_weights_under_the_old_path_are_another_checkpoint(tiny, tmp_path, m
     assert of_depth < set(made)
     assert sorted(set(made) - of_depth) == [
         # the support of a correction is the pair's, so that the base's fit is another one too
+        "divergence base and descendant on text",
         "prior base on text",
         "prior descendant on text",
         "prior_floor base damaged as descendant on text",

@@ -74,7 +74,7 @@ class Context:
 
 
 @dataclass(frozen=True)
-class Made:
+class FactOutput:
     """One fact's output: rows by table, and plain data for its record."""
 
     fact: Fact
@@ -90,7 +90,7 @@ class Failed:
     reason: str
 
 
-def each(facts: Sequence[Fact], make: Callable[[Fact], Made | Failed]) -> Iterator[Made | Failed]:
+def each(facts: Sequence[Fact], make: Callable[[Fact], FactOutput | Failed]) -> Iterator[FactOutput | Failed]:
     """Facts one by one: what one throws fails that one, and its siblings go on."""
     for fact in facts:
         try:
@@ -122,7 +122,7 @@ class Probe(Protocol):
     def cost(self, fact: Fact) -> Cost:
         """An estimate made without loading anything."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Make facts of one group, each yielded as soon as it is done."""
 
 

@@ -15,14 +15,14 @@ from stemmatics.lm.text.contents import content_hash
 from stemmatics.lm.text.corpus import read
 from stemmatics.lm.text.groups import GroupIndex, assign_split
 from stemmatics.lm.text.rendering import Renderer
-from stemmatics.probe.base import Context, Made, NoModel
+from stemmatics.probe.base import Context, FactOutput, NoModel
 from stemmatics.probe.sources import corpus_of
 
 
 class CorpusProbe(NoModel):
     """Reads a corpus once and writes what may be kept of it."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One row a record."""
         del context
         for fact in facts:
@@ -33,7 +33,7 @@ class CorpusProbe(NoModel):
                     "its texts have another hash",
                     "Start the study again: the new texts are another corpus",
                 )
-            yield Made(fact, {"documents": documents_table(corpus, seed=fact.params["seed"])})
+            yield FactOutput(fact, {"documents": documents_table(corpus, seed=fact.params["seed"])})
 
 
 def documents_table(

@@ -12,7 +12,7 @@ from stemmatics.facts.paths import THREE_CELLS
 from stemmatics.lm.crossing.cells import Cell, Crossing, resolve_boundaries
 from stemmatics.lm.crossing.events import Event
 from stemmatics.lm.crossing.models import Uncrossable
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import num_prompts
 from stemmatics.probe.pairs import Pair, crossed, load_pair, pair_key, refusal_of
@@ -35,7 +35,7 @@ class Cross:
         tokens = num_prompts(fact.needs["events"]) * _EVENT_TOKENS
         return forward_cost(fact.needs["base"], _PASSES * tokens)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Rows by event, boundary, readout and arm. No token id is stored, only whose token is on top."""
         refusal = refusal_of(facts[0].needs["events"], context)
         if refusal:
@@ -45,7 +45,7 @@ class Cross:
         yield from each(facts, lambda fact: _made_or_refused(fact, pair, context))
 
 
-def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
+def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     """A floor without damage has no events, so whether its models can be cut was not checked before."""
     try:
         return _made(fact, pair, context)
@@ -53,11 +53,11 @@ def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
         return _refused(fact, refusal.reason)
 
 
-def _refused(fact: Fact, reason: str) -> Made:
+def _refused(fact: Fact, reason: str) -> FactOutput:
     return _stored(fact, [], {"num_events": 0, "refusal": reason})
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> Made:
+def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     events = read_events(fact.needs["events"], context)
     base, descendant = crossed(pair, context)
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)
@@ -97,8 +97,8 @@ def _made(fact: Fact, pair: Pair, context: Context) -> Made:
     return _stored(fact, rows, summary)
 
 
-def _stored(fact: Fact, rows: list[dict[str, Any]], summary: dict[str, Any]) -> Made:
-    return Made(
+def _stored(fact: Fact, rows: list[dict[str, Any]], summary: dict[str, Any]) -> FactOutput:
+    return FactOutput(
         fact,
         {
             "cells": CROSS.table("cells", rows),

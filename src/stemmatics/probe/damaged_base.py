@@ -17,7 +17,7 @@ from stemmatics.lm.checkpoints.pin import pin
 from stemmatics.lm.scoring.head_damage import match
 from stemmatics.lm.scoring.head_pass import nll_sum
 from stemmatics.lm.scoring.patched_head import add_noise
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_parameters, num_tokens
 from stemmatics.probe.pairs import copy_of
 from stemmatics.probe.passes import Refused
@@ -47,20 +47,20 @@ class DamagedBase:
             num_parameters(fact.needs["init"]) * _FLOAT,
         )
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One checkpoint folder a fact, or the reason why there is none."""
         yield from each(facts, lambda fact: _damaged_base(fact, context))
 
 
-def _damaged_base(fact: Fact, context: Context) -> Made:
+def _damaged_base(fact: Fact, context: Context) -> FactOutput:
     record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
     row = record["damage"] if record is not None else _make(fact, context)
     tables = {"damaged_bases": DAMAGED_BASE.table("damaged_bases", [row])}
     if row["refusal"] or row["failure"]:
-        return Made(fact, {**tables, "checkpoints": DAMAGED_BASE.table("checkpoints", [])})
+        return FactOutput(fact, {**tables, "checkpoints": DAMAGED_BASE.table("checkpoints", [])})
     written = pin_of(fact, context).model_copy(update={"source": fact.label, "parts": ()})
     size = (context.cache.record(fact.key) or {})["num_parameters"]
-    return Made(
+    return FactOutput(
         fact,
         {**tables, "checkpoints": checkpoint_row(written, num_parameters=size)},
         {"checkpoint": written.files},

@@ -32,14 +32,14 @@ from stemmatics.lm.scoring.head_damage import damaged, head_noise, match
 from stemmatics.lm.scoring.head_pass import Positions, restricted
 from stemmatics.lm.scoring.head_states import States
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import StoredDocument, StoredPass, Wants
+from stemmatics.lm.scoring.stored_pass import PassRequest, StoredDocument, StoredPass
 from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.tokens.tokenizer import shared_support
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.divergence_rows import Document, Rows
 from stemmatics.probe.pairs import copy_of, pair_key
-from stemmatics.probe.passes import Passed, Reading, Refused, pass_over, tell_pass
+from stemmatics.probe.passes import CorpusPass, Reading, Refused, pass_over, report_pass
 from stemmatics.probe.score import progress
 from stemmatics.probe.sources import encoded
 
@@ -64,22 +64,22 @@ class Divergence:
         memory = base.memory_bytes + descendant.memory_bytes
         return Cost(base.num_tokens + descendant.num_tokens, base.flops + descendant.flops, memory)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums and counts by document; a pair that can't be compared by token has a reason instead."""
         yield from each(facts, lambda fact: _made_or_refused(fact, context))
 
 
-def _made_or_refused(fact: Fact, context: Context) -> Made:
+def _made_or_refused(fact: Fact, context: Context) -> FactOutput:
     try:
         return _made(fact, context)
     except Refused as refusal:
         return _output(fact, Rows(), {"refusal": str(refusal)})
 
 
-def _output(fact: Fact, rows: Rows, model: dict[str, Any]) -> Made:
+def _output(fact: Fact, rows: Rows, model: dict[str, Any]) -> FactOutput:
     tables = {name: DIVERGENCE.table(name, part) for name, part in rows.tables().items()}
     row = {name: model.get(name) for name in DIVERGENCE_MODEL.names}
-    return Made(fact, {**tables, "divergence_model": DIVERGENCE.table("divergence_model", [row])})
+    return FactOutput(fact, {**tables, "divergence_model": DIVERGENCE.table("divergence_model", [row])})
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,7 +97,7 @@ class _Side:
         return self.stored.states()
 
 
-def _made(fact: Fact, context: Context) -> Made:
+def _made(fact: Fact, context: Context) -> FactOutput:
     reading_of = {role: _reading(fact, role) for role in ("base", "descendant")}
     readers = {role: reading.reader(context) for role, reading in reading_of.items()}
     _refuse_other_tokens(fact, readers, context)
@@ -137,7 +137,7 @@ def _reading(fact: Fact, role: str) -> Reading:
     """The head's inputs of all scored tokens."""
     scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
     return Reading(
-        fact.needs[role], fact.needs["corpus"], scoring, lambda _reader, _context: Wants(states=True)
+        fact.needs[role], fact.needs["corpus"], scoring, lambda _reader, _context: PassRequest(states=True)
     )
 
 
@@ -173,7 +173,7 @@ def _head_of(reader: Reader) -> LinearHead:
     return head
 
 
-def _side(reader: Reader, passed: Passed, ids_S: NDArray[np.int64]) -> _Side:
+def _side(reader: Reader, passed: CorpusPass, ids_S: NDArray[np.int64]) -> _Side:
     return _Side(reader, restricted(_head_of(reader), ids_S), passed.stored, passed.documents)
 
 
@@ -306,11 +306,11 @@ def _controls(fact: Fact, base: _Side, compare: _Comparison, rows: Rows, context
     corpus = encoded(fact.needs["corpus"], base.reader.tokenizer, context)
     for name, reader in _other_readers(base.reader):
         started = time.monotonic()
-        stored = StoredPass.run(reader, corpus, [Wants(selected, states=True)], context.scratch())
+        stored = StoredPass.run(reader, corpus, [PassRequest(selected, states=True)], context.scratch())
         label = f"{fact.needs['base'].label}, {name}"
-        tell_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
+        report_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
         ids_S = np.flatnonzero(compare.mask_V).astype(np.int64)
-        other = _side(reader, Passed(reader, corpus, stored), ids_S)
+        other = _side(reader, CorpusPass(reader, corpus, stored), ids_S)
         for document, values in compare(base, other, selected):
             rows.add(name, document, values)
 

@@ -22,7 +22,7 @@ from stemmatics.lm.crossing.events import (
 from stemmatics.lm.crossing.models import Uncrossable
 from stemmatics.lm.generation.generate import encode_prompt, rendered_prompt
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.pairs import (
     Pair,
@@ -51,7 +51,7 @@ class Events:
         tokens = num_prompts(fact) * (PROMPT_TOKENS + int(fact.params["max_new_tokens"]))
         return forward_cost(fact.needs["base"], 2 * tokens)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row per prompt and support; prefixes and tokens go to ``private/``."""
         if is_undamaged(facts[0], context):
             yield from each(facts, lambda fact: _undamaged(fact, context))
@@ -69,7 +69,7 @@ def num_prompts(fact: Fact) -> int:
     return min(int(fact.needs["corpus"].params["num_documents"]), int(fact.params["max_prompts"]))
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> Made:
+def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     items = items_of(fact)
     if fact.params["supports"] == [MANIFEST]:
         return _stored(fact, items, _given(items, pair), {}, context)
@@ -97,13 +97,13 @@ def items_of(fact: Fact) -> list[Mapping[str, Any]]:
     return [{"text": document.text, "category": document.register} for document in documents_of(corpus)()]
 
 
-def _undamaged(fact: Fact, context: Context) -> Made:
+def _undamaged(fact: Fact, context: Context) -> FactOutput:
     """Damage of scale 0: the copy agrees with the base, so neither has to decode."""
     items = items_of(fact)
     return _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "agreed"), context)
 
 
-def _refused(fact: Fact, refusal: str, context: Context) -> Made:
+def _refused(fact: Fact, refusal: str, context: Context) -> FactOutput:
     """A pair that can't be crossed: no prompt is used."""
     items = items_of(fact)
     output = _stored(fact, items, [], dict.fromkeys(_prompt_rows(fact, items), "refused"), context)
@@ -122,7 +122,7 @@ def _stored(
     events: Sequence[Event],
     without_event: Mapping[int, str],
     context: Context,
-) -> Made:
+) -> FactOutput:
     documents = context.ledger.read(fact.needs["corpus"].key, "documents")["doc_id"].to_pylist()
 
     def row(index: int, outcome: str, event: Event | None = None) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _stored(
     rows = [row(event.prompt, "event", event) for event in events]
     rows += [row(index, outcome) for index, outcome in sorted(without_event.items())]
     table = EVENTS.table("events", rows)
-    return Made(fact, {"events": table}, {"private_sha256": write_events(fact, context, events)})
+    return FactOutput(fact, {"events": table}, {"private_sha256": write_events(fact, context, events)})
 
 
 def _found(

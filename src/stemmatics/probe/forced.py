@@ -8,7 +8,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.facts.events import FIRST
 from stemmatics.facts.forced import FORCED
 from stemmatics.lm.crossing.forced import forced_replies, validator
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import num_prompts
 from stemmatics.probe.pairs import greedy_decoder
@@ -28,11 +28,11 @@ class Forced:
         tokens = 2 * num_prompts(fact.needs["events"]) * int(fact.params["max_new_tokens"])
         return forward_cost(fact.needs["descendant"], tokens)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row per event whose item has a rule; the replies are not stored."""
         decoder = greedy_decoder(load_merged(facts[0].needs["descendant"], context), context)
 
-        def force(fact: Fact) -> Made:
+        def force(fact: Fact) -> FactOutput:
             items = list(records_of(fact.needs["corpus"])())
             rules = {index: validator(item, f"item {index}") for index, item in enumerate(items)}
             events = [
@@ -54,6 +54,6 @@ class Forced:
                         "valid_after_descendant": int(rule(after_descendant)),
                     }
                 )
-            return Made(fact, {"forced": FORCED.table("forced", rows)})
+            return FactOutput(fact, {"forced": FORCED.table("forced", rows)})
 
         yield from each(facts, force)

@@ -13,7 +13,7 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import Reply
 from stemmatics.lm.generation.judge import judgements
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.replies import cell_of, generated, prompt_of
 from stemmatics.probe.sources import load_checkpoint, records_of
@@ -35,10 +35,10 @@ class Judged:
         memory = max(generation.memory_bytes, judge.memory_bytes)
         return Cost(generation.num_tokens + judge.num_tokens, generation.flops + judge.flops, memory)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: Made(fact, {"items": _judged(fact, loaded, context)}))
+        yield from each(facts, lambda fact: FactOutput(fact, {"items": _judged(fact, loaded, context)}))
 
 
 def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:

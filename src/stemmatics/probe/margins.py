@@ -12,7 +12,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.facts.margins import MARGINS
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.given import score_replies
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.judged import item_ids
 from stemmatics.probe.replies import cell_of, prompt_of
@@ -32,10 +32,10 @@ class Margins:
         """Each prompt twice, with either reply; a corpus counts prompt and both replies."""
         return forward_cost(fact.needs["checkpoint"], 2 * num_tokens(fact.needs["corpus"]))
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: Made(fact, {"margins": _margins(fact, loaded, context)}))
+        yield from each(facts, lambda fact: FactOutput(fact, {"margins": _margins(fact, loaded, context)}))
 
 
 def _margins(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:

@@ -10,7 +10,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.facts.matched import MATCHED
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
-from stemmatics.probe.base import Context, Failed, Made, NoModel, each
+from stemmatics.probe.base import Context, FactOutput, Failed, NoModel, each
 from stemmatics.probe.judged import item_ids
 from stemmatics.probe.replies import cell_of
 from stemmatics.probe.sources import records_of
@@ -21,9 +21,9 @@ LABELS = (ReplyKind.REFUSAL, ReplyKind.ANSWER, ReplyKind.EMPTY)
 class Matched(NoModel):
     """The refusal matcher on records with ``reply`` and a reader's ``label``."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row a reply: ``category`` is the reader's label, ``outcome`` the matcher's."""
-        yield from each(facts, lambda fact: Made(fact, {"items": _matched(fact, context)}))
+        yield from each(facts, lambda fact: FactOutput(fact, {"items": _matched(fact, context)}))
 
 
 def _matched(fact: Fact, context: Context) -> pa.Table:

@@ -10,7 +10,7 @@ from stemmatics.lm.scoring.sums import DocumentSums
 from stemmatics.lm.text.corpus import Document
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.math.ngram import KneserNey
-from stemmatics.probe.base import Context, Made, NoModel
+from stemmatics.probe.base import Context, FactOutput, NoModel
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, records_of, text_tokenizer_of
 
@@ -18,7 +18,7 @@ from stemmatics.probe.sources import documents_of, records_of, text_tokenizer_of
 class Ngram(NoModel):
     """Interpolated Kneser-Ney in the tokens of a checkpoint."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """Sums of every document, as if a model had scored it with a prefix."""
         for fact in facts:
             tokenizer = text_tokenizer_of(fact.needs["checkpoint"], context)
@@ -29,7 +29,7 @@ class Ngram(NoModel):
                 score_row(_sums(model, tokenizer, document))
                 for document in documents_of(fact.needs["corpus"])()
             ]
-            yield Made(fact, {"scores": NGRAM.table("scores", rows)})
+            yield FactOutput(fact, {"scores": NGRAM.table("scores", rows)})
 
 
 def _sums(model: KneserNey, tokenizer: TextTokenizer, document: Document) -> DocumentSums:

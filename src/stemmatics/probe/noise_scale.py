@@ -11,11 +11,11 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.noise_scale import NOISE_SCALE, NOISE_SCALES
-from stemmatics.lm.scoring.stored_pass import Wants
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.lm.scoring.stored_pass import PassRequest
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.pairs import copy_of, refusal_of
-from stemmatics.probe.passes import Reading, pass_over, tell_pass
+from stemmatics.probe.passes import Reading, pass_over, report_pass
 from stemmatics.probe.sources import encoded
 from stemmatics.train.alter import MatrixNoise
 
@@ -42,17 +42,17 @@ class NoiseScale:
         share = min(1.0, fact.params["num_documents"] / max(1, corpus.params["num_documents"]))
         return forward_cost(fact.needs["base"], int(10 * num_tokens(corpus) * share))
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row a fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
         yield from each(facts, lambda fact: _made(fact, context))
 
 
-def _stored(fact: Fact, **values: float | str) -> Made:
+def _stored(fact: Fact, **values: float | str) -> FactOutput:
     row = {name: values.get(name) for name in NOISE_SCALES.names}
-    return Made(fact, {"noise_scale": NOISE_SCALE.table("noise_scale", [row])})
+    return FactOutput(fact, {"noise_scale": NOISE_SCALE.table("noise_scale", [row])})
 
 
-def _made(fact: Fact, context: Context) -> Made:
+def _made(fact: Fact, context: Context) -> FactOutput:
     if refusal_of(fact.needs["events"], context):
         return _stored(fact, scale=0.0, num_evaluations=0, failure="the pair can't be crossed")
     selected = _evenly_spaced(
@@ -101,7 +101,7 @@ def _reading(fact: Fact, role: str, selected: frozenset[int]) -> Reading:
         fact.needs[role],
         fact.needs["corpus"],
         scoring,
-        lambda _reader, _context: Wants(selected),
+        lambda _reader, _context: PassRequest(selected),
         merged=True,
     )
 
@@ -127,7 +127,7 @@ def _noised_loss(fact: Fact, selected: frozenset[int], context: Context) -> Call
         started = time.monotonic()
         scores = list(noised.score_tokens(iter(documents)))
         num_tokens = sum(score.num_tokens for score in scores)
-        tell_pass(context, f"{reading.checkpoint.label}, damaged", reading.corpus, num_tokens, started)
+        report_pass(context, f"{reading.checkpoint.label}, damaged", reading.corpus, num_tokens, started)
         return math.fsum(score.nll_sum for score in scores)
 
     return loss_at

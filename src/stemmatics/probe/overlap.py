@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from stemmatics.core.facts import Fact
 from stemmatics.facts.overlap import OVERLAP
-from stemmatics.probe.base import Context, Made, NoModel
+from stemmatics.probe.base import Context, FactOutput, NoModel
 from stemmatics.probe.sources import corpus_of, documents_of, records_of
 
 _WORD = re.compile(r"\w+")
@@ -16,13 +16,13 @@ _WORD = re.compile(r"\w+")
 class Overlap(NoModel):
     """Counts what text that is trained on has in common with text that is scored."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One row a fact. The pool is read as a stream."""
         del context
         for fact in facts:
             scored = (document.text for document in documents_of(fact.needs["corpus"])())
             row = overlap(pool_texts(fact.needs["pool"]), scored, order=fact.params["order"])
-            yield Made(fact, {"overlap": OVERLAP.table("overlap", [row])})
+            yield FactOutput(fact, {"overlap": OVERLAP.table("overlap", [row])})
 
 
 def pool_texts(pool: Fact) -> Iterator[str]:

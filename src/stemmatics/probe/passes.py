@@ -1,4 +1,4 @@
-"""Passes of checkpoints over corpora, each made once for all facts that want something of it."""
+"""Passes of checkpoints over corpora, each made once for all facts that need something of it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stemmatics.core.scoring import Scoring
 from stemmatics.facts.train import is_recovery
 from stemmatics.lm.scoring.encoded import EncodedCorpus
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import StoredDocument, StoredPass, Wants
+from stemmatics.lm.scoring.stored_pass import PassRequest, StoredDocument, StoredPass
 from stemmatics.lm.scoring.sums import DocumentSums
 from stemmatics.probe.base import Context
 from stemmatics.probe.sources import encoded, load_checkpoint, load_merged, model_key
@@ -27,16 +27,16 @@ class Refused(Exception):  # noqa: N818 - not an error but an answer, kept in th
 
 @dataclass(frozen=True, eq=False)
 class Reading:
-    """What a fact wants of a pass of a checkpoint over a corpus.
+    """What a fact needs of a pass of a checkpoint over a corpus.
 
-    ``wants`` is called when the pass is about to run; where it raises Refused, nothing is wanted. ``merged``:
-    of an adapter, the weights that it was added to.
+    ``request`` is called when the pass is about to run; where it raises Refused, nothing is requested.
+    ``merged``: of an adapter, the weights that it was added to.
     """
 
     checkpoint: Fact
     corpus: Fact
     scoring: Scoring
-    wants: Callable[[Reader, Context], Wants] = lambda _reader, _context: Wants()
+    request: Callable[[Reader, Context], PassRequest] = lambda _reader, _context: PassRequest()
     merged: bool = False
 
     def reader(self, context: Context) -> Reader:
@@ -53,7 +53,7 @@ class Reading:
 
 
 @dataclass(frozen=True, eq=False)
-class Passed:
+class CorpusPass:
     """A pass with what is needed to read it."""
 
     reader: Reader
@@ -69,26 +69,28 @@ class Passed:
         return self.stored.documents(self.corpus, self.reader.prefix_id, indices)
 
 
-def pass_over(reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None) -> Passed:
+def pass_over(
+    reading: Reading, context: Context, *, on_event: Callable[[Any], None] | None = None
+) -> CorpusPass:
     """The pass of a reading: one that was made before, or one made for all facts of the job."""
     passes, key = context.workspace.passes, reading.key(context)
     reader = reading.reader(context)
     corpus = encoded(reading.corpus, reader.tokenizer, context)
-    wants = reading.wants(reader, context)
+    request = reading.request(reader, context)
     stored = passes.find(key)
-    if stored is None or not stored.serves(wants):
-        requests = [wants, *_wanted_by_job(key, reader, context)]
+    if stored is None or not stored.serves(request):
+        requests = [request, *_requests_of_job(key, reader, context)]
         folder = context.scratch()
         started = time.monotonic()
         stored = StoredPass.run(reader, corpus, requests, folder, on_event=on_event)
-        tell_pass(context, reading.checkpoint.label, reading.corpus, stored.num_scored, started)
+        report_pass(context, reading.checkpoint.label, reading.corpus, stored.num_scored, started)
         context.workspace.bound_disk(folder)
         passes.put(key, stored)
-    return Passed(reader, corpus, stored)
+    return CorpusPass(reader, corpus, stored)
 
 
-def tell_pass(context: Context, model: str, corpus: Fact, num_tokens: int, started: float) -> None:
-    """Say that a model has read a corpus or a part of it since ``started``: ``num_tokens`` were scored."""
+def report_pass(context: Context, model: str, corpus: Fact, num_tokens: int, started: float) -> None:
+    """Report that a model has read a corpus or a part of it since ``started``: ``num_tokens`` were scored."""
     context.on_event(
         {
             "kind": "pass",
@@ -100,14 +102,14 @@ def tell_pass(context: Context, model: str, corpus: Fact, num_tokens: int, start
     )
 
 
-def _wanted_by_job(key: str, reader: Reader, context: Context) -> Iterator[Wants]:
-    """What the other facts of the job want of the same pass."""
+def _requests_of_job(key: str, reader: Reader, context: Context) -> Iterator[PassRequest]:
+    """What the other facts of the job need of the same pass."""
     for fact in context.workspace.job:
         reading = reading_of(fact)
         if reading is not None and reading.key(context) == key:
             # a fact that has no answer fails or is refused when its turn comes
             with suppress(Exception):
-                yield reading.wants(replace(reader, scoring=reading.scoring), context)
+                yield reading.request(replace(reader, scoring=reading.scoring), context)
 
 
 def reading_of(fact: Fact) -> Reading | None:

@@ -12,7 +12,7 @@ from stemmatics.lm.crossing.cells import Crossing, resolve_boundaries
 from stemmatics.lm.crossing.events import Event, Prompt
 from stemmatics.lm.crossing.models import Uncrossable
 from stemmatics.lm.crossing.path import Path, PathCells, PathCrossing, greedy_paths
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost
 from stemmatics.probe.events import PROMPT_TOKENS, items_of, num_prompts, prompts_of
 from stemmatics.probe.pairs import Pair, crossed, greedy_decoder, is_undamaged, load_pair, pair_key
@@ -34,7 +34,7 @@ class Paths:
         tokens = num_prompts(fact) * (PROMPT_TOKENS + int(fact.params["max_new_tokens"]))
         return forward_cost(fact.needs["base"], _PASSES * tokens)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row a prompt, and one an event and readout; prefixes and tokens go to ``private/``."""
         if is_undamaged(facts[0], context):
             reason = "the noise has no size: the descendant lost nothing, or no noise matches what it lost"
@@ -44,21 +44,21 @@ class Paths:
         yield from each(facts, lambda fact: _made_or_refused(fact, pair, context))
 
 
-def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> Made:
+def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     try:
         return _made(fact, pair, context)
     except Uncrossable as refusal:
         return _refused(fact, refusal.reason, context)
 
 
-def _refused(fact: Fact, reason: str, context: Context) -> Made:
+def _refused(fact: Fact, reason: str, context: Context) -> FactOutput:
     output = _stored(
         fact, context, rows=[], cells=[], summary={"num_rendered": 0, "refusal": reason}, events=[]
     )
-    return Made(fact, output.tables, {**output.extra, "refusal": reason})
+    return FactOutput(fact, output.tables, {**output.extra, "refusal": reason})
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> Made:
+def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     base, descendant = crossed(pair, context)
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)
     boundary = Crossing(base, descendant, boundaries).main_boundary
@@ -164,10 +164,10 @@ def _stored(
     cells: Sequence[Mapping[str, Any]],
     summary: Mapping[str, Any],
     events: Sequence[Event],
-) -> Made:
+) -> FactOutput:
     tables = {
         "paths": PATHS.table("paths", rows),
         "path_cells": PATHS.table("path_cells", cells),
         "path_summary": PATHS.table("path_summary", [summary]),
     }
-    return Made(fact, tables, {"private_sha256": write_events(fact, context, events)})
+    return FactOutput(fact, tables, {"private_sha256": write_events(fact, context, events)})

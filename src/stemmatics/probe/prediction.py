@@ -19,7 +19,7 @@ from stemmatics.math.recovery.unknown_base import (
     offset_rule,
 )
 from stemmatics.math.sums import nats_per_byte
-from stemmatics.probe.base import Context, Made, NoModel
+from stemmatics.probe.base import Context, FactOutput, NoModel
 
 
 class Prediction(NoModel):
@@ -28,10 +28,10 @@ class Prediction(NoModel):
     The base's own arm needs this fact, so it is trained and scored only after the prediction is stored.
     """
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One row a fact: the value, its bar on this text, and the SHA-256 of both."""
         for fact in facts:
-            yield Made(fact, {"prediction": PREDICTION.table("prediction", [_row(fact, context)])})
+            yield FactOutput(fact, {"prediction": PREDICTION.table("prediction", [_row(fact, context)])})
 
 
 def _row(fact: Fact, context: Context) -> dict[str, object]:

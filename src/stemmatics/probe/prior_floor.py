@@ -25,7 +25,7 @@ from stemmatics.lm.scoring.head import LinearHead
 from stemmatics.lm.scoring.head_damage import DamagedHeads, centred, damaged, head_noise
 from stemmatics.lm.scoring.head_pass import Columns
 from stemmatics.math.prior import Correction, Damage, Statistics, closed_form_bias
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior import rows_of, scratch_folder, settings_of, tables_of
@@ -55,13 +55,13 @@ class PriorFloor:
         """States of the base, which all its descendants share."""
         return states_reading(fact)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums and fits of every damaged head, and the matched noise."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
         yield from each(facts, lambda fact: _make(fact, loaded, context))
 
 
-def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
+def _make(fact: Fact, loaded: Loaded, context: Context) -> FactOutput:
     target, refusal = _target(fact, context)
     sums: Rows = []
     fits: Rows = []
@@ -76,7 +76,7 @@ def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
                 sums, fits, damage = _variants(fact, loaded, states, target, Path(scratch))
     tables = tables_of(sums, fits, [], {"refusal": refusal})
     tables["prior_damage"] = PRIOR_FLOOR.table("prior_damage", damage)
-    return Made(fact, tables)
+    return FactOutput(fact, tables)
 
 
 def _target(fact: Fact, context: Context) -> tuple[float, str]:

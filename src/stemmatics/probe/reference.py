@@ -24,9 +24,9 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.scoring.encoded import tokenized
 from stemmatics.lm.scoring.passes import Reader
 from stemmatics.lm.scoring.sums import DocumentSums, TokenizedDocument
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.passes import tell_pass
+from stemmatics.probe.passes import report_pass
 from stemmatics.probe.score import score_row
 from stemmatics.probe.sources import documents_of, load_checkpoint
 
@@ -44,13 +44,13 @@ class Reference:
         share = min(1.0, fact.params["num_documents"] / max(1, corpus.params["num_documents"]))
         return forward_cost(fact.needs["checkpoint"], int(num_tokens(corpus) * share))
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums of the first documents of each corpus."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
         yield from each(facts, lambda fact: _made(fact, loaded, context))
 
 
-def _made(fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
+def _made(fact: Fact, loaded: Loaded, context: Context) -> FactOutput | Failed:
     scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
     reader = Reader.of(loaded, scoring, context.numerics)
     first = itertools.islice(documents_of(fact.needs["corpus"])(), fact.params["num_documents"])
@@ -61,13 +61,13 @@ def _made(fact: Fact, loaded: Loaded, context: Context) -> Made | Failed:
         for document in tokenized(reader.tokenizer, first, reader.prefix_id)
     ]
     num_scored = sum(row["num_tokens"] for row in rows)
-    tell_pass(
+    report_pass(
         context, f"{fact.needs['checkpoint'].label}, control", fact.needs["corpus"], num_scored, started
     )
     broken = [row["index"] for row in rows if not math.isfinite(row["nll_sum"])]
     if broken:
         return Failed(fact, f"the loss of {len(broken)} documents is not finite (first: index {broken[0]})")
-    return Made(fact, {"scores": REFERENCE.table("scores", rows)})
+    return FactOutput(fact, {"scores": REFERENCE.table("scores", rows)})
 
 
 def planted_change(planted: Mapping[str, Any] | None, num_ids: int) -> tuple[float, torch.Tensor | None]:

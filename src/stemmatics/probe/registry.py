@@ -9,19 +9,19 @@ from typing import Any
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.facts.registry import PAIRS, REGISTRY
-from stemmatics.probe.base import Context, Made, NoModel
+from stemmatics.probe.base import Context, FactOutput, NoModel
 from stemmatics.probe.sources import records_of
 
 
 class Registry(NoModel):
     """Reads a registry as ``stemma export RUN --registry FILE`` writes it."""
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One row a pair."""
         del context
         for fact in facts:
             rows = [_row(record, index) for index, record in enumerate(records_of(fact.needs["registry"])())]
-            yield Made(fact, {"registry": REGISTRY.table("registry", rows)})
+            yield FactOutput(fact, {"registry": REGISTRY.table("registry", rows)})
 
 
 def _row(record: Mapping[str, Any], index: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
 from stemmatics.lm.generation.instructions import instructions_followed
 from stemmatics.lm.generation.replies import ReplyKind, answers_first, classify_reply
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.sources import load_checkpoint, records_of
 
@@ -36,10 +36,10 @@ class Replies:
         reply_tokens = int(corpus.params["num_documents"]) * int(fact.params["max_new_tokens"])
         return forward_cost(fact.needs["checkpoint"], num_tokens(corpus) + reply_tokens)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row an item."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: Made(fact, {"items": self._items(fact, loaded, context)}))
+        yield from each(facts, lambda fact: FactOutput(fact, {"items": self._items(fact, loaded, context)}))
 
     def _items(self, fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
         items = list(records_of(fact.needs["corpus"])())

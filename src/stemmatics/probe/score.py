@@ -19,10 +19,10 @@ from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.scoring.deviation import deviation, first_sums, float32_sums
 from stemmatics.lm.scoring.encoded import Counted
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import Wants
+from stemmatics.lm.scoring.stored_pass import PassRequest
 from stemmatics.lm.scoring.sums import DocumentSums
 from stemmatics.lm.tokens.tokenizer import shared_support
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.passes import Reading, pass_over
 from stemmatics.probe.sources import (
@@ -56,15 +56,17 @@ class Score:
             fact.needs["checkpoint"],
             fact.needs["corpus"],
             Scoring.model_validate(fact.params["scoring"]),
-            lambda reader, context: Wants(support_V=_support(fact, reader, context)),
+            lambda reader, context: PassRequest(support_V=_support(fact, reader, context)),
         )
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums of every document, split by token class, position and frequency."""
         exact = _float32_sums(facts, context)
         yield from each(facts, lambda fact: self._score(fact, context, exact))
 
-    def _score(self, fact: Fact, context: Context, exact: Mapping[str, list[DocumentSums]]) -> Made | Failed:
+    def _score(
+        self, fact: Fact, context: Context, exact: Mapping[str, list[DocumentSums]]
+    ) -> FactOutput | Failed:
         reading = self.reading(fact)
         reader = reading.reader(context)
         if reader.scoring.support == "shared":
@@ -91,7 +93,7 @@ class Score:
         if fact.key in exact:
             moved = deviation(first_sums(reader, documents_of(fact.needs["corpus"])()), exact[fact.key])
         tables = {**rows.tables(), "scoring": _scoring_row(reader, counted, moved)}
-        return Made(fact, tables, {"flags": reader.loaded.flags})
+        return FactOutput(fact, tables, {"flags": reader.loaded.flags})
 
 
 def _float32_sums(facts: Sequence[Fact], context: Context) -> dict[str, list[DocumentSums]]:

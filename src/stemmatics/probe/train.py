@@ -16,7 +16,7 @@ from stemmatics.lm.checkpoints.loading import load, save
 from stemmatics.lm.checkpoints.model_card import write_card
 from stemmatics.lm.checkpoints.pin import Pin, parse, pin
 from stemmatics.probe.adapters import arm_row, training_records, training_seed
-from stemmatics.probe.base import Context, Cost, Made
+from stemmatics.probe.base import Context, Cost, FactOutput
 from stemmatics.probe.costs import training_cost
 from stemmatics.probe.sources import pin_of, put_on
 from stemmatics.probe.weights import checkpoint_row
@@ -36,7 +36,7 @@ class Train:
         """Tokens of the recipe, forward and backward; an alteration takes no tokens."""
         return training_cost(fact)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One checkpoint folder a fact, with its training log."""
         for fact in facts:
             record = context.cache.record(fact.key) if context.cache.find(fact.key) else None
@@ -48,7 +48,7 @@ class Train:
             tables = {"checkpoints": row, "training": rows}
             if is_recovery(fact):
                 tables["arms"] = arm_row(fact, record)
-            yield Made(fact, tables, {"checkpoint": pinned.files})
+            yield FactOutput(fact, tables, {"checkpoint": pinned.files})
 
 
 def _make(fact: Fact, context: Context) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 from stemmatics.core.facts import Fact
 from stemmatics.facts.weights import WEIGHTS
 from stemmatics.lm.checkpoints.pin import Pin
-from stemmatics.probe.base import Context, Cost, Made, NoModel
+from stemmatics.probe.base import Context, Cost, FactOutput, NoModel
 from stemmatics.probe.costs import weights_cost
 from stemmatics.probe.sources import pin_of
 
@@ -23,11 +23,11 @@ class Weights(NoModel):
         """What has to be downloaded."""
         return weights_cost(fact)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput]:
         """One row a checkpoint."""
         for fact in facts:
             pinned = pin_of(fact, context)
-            yield Made(fact, {"checkpoints": checkpoint_row(pinned)}, {"checkpoint": pinned.files})
+            yield FactOutput(fact, {"checkpoints": checkpoint_row(pinned)}, {"checkpoint": pinned.files})
 
 
 def _name(pinned: Pin) -> str:

@@ -23,8 +23,8 @@ from stemmatics.lm.scoring.sums import DocumentSums, TokenScores, add_up
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wants:
-    """What is wanted of a pass beside the losses.
+class PassRequest:
+    """What a pass is to give beside the losses.
 
     ``documents``: by index; None for all. ``states``: of these documents also the head's inputs.
     ``support_V``: also the share of probability outside it.
@@ -78,17 +78,17 @@ class StoredDocument:
 class StoredPass:
     """Losses by token; where wanted, head inputs, and the share of probability outside a support.
 
-    Made by ``run``; read with ``documents`` and ``sums`` as often as wanted. ``support_V`` is the support
+    Made by ``run``; read with ``documents`` and ``sums`` any number of times. ``support_V`` is the support
     that its excluded losses go with.
     """
 
-    def __init__(self, requests: Sequence[Wants], folder: Path, dtype: torch.dtype) -> None:
+    def __init__(self, requests: Sequence[PassRequest], folder: Path, dtype: torch.dtype) -> None:
         self.requests = tuple(requests)
-        supports = [wants.support_V for wants in requests if wants.support_V is not None]
+        supports = [request.support_V for request in requests if request.support_V is not None]
         self.support_V = supports[0] if supports else None
         self._scored, self._nll_N = Column(folder), Column(folder)
         self._excluded_N = None if self.support_V is None else Column(folder)
-        has_states = any(wants.states for wants in requests)
+        has_states = any(request.states for request in requests)
         self._states = StateWriter(folder, dtype) if has_states else None
         # of each document: its tokens, whether it has states, which flags it has
         self._num_tokens_D, self._has_states_D, self._flags_D = array("q"), array("b"), array("q")
@@ -99,12 +99,12 @@ class StoredPass:
         cls,
         reader: Reader,
         corpus: EncodedCorpus,
-        requests: Sequence[Wants],
+        requests: Sequence[PassRequest],
         folder: Path,
         *,
         on_event: Callable[[Any], None] | None = None,
     ) -> StoredPass:
-        """Run the model once over the documents that any of ``wanted`` names."""
+        """Run the model once over the documents that any of ``requests`` names."""
         stored = cls(requests, folder, reader.loaded.model.dtype)
         collected: list[TokenScores] = []
         for sums in reader.score_tokens(
@@ -122,22 +122,23 @@ class StoredPass:
 
     def reads(self, index: int) -> bool:
         """Whether a document is read."""
-        return any(wants.documents is None or index in wants.documents for wants in self.requests)
+        return any(request.documents is None or index in request.documents for request in self.requests)
 
     def has_state(self, index: int) -> bool:
         """Whether a document's head inputs are kept."""
         return any(
-            wants.states and (wants.documents is None or index in wants.documents) for wants in self.requests
+            request.states and (request.documents is None or index in request.documents)
+            for request in self.requests
         )
 
-    def serves(self, wants: Wants) -> bool:
-        """Whether all is there that is wanted. A support's share also follows from the head's inputs."""
-        covering = [other for other in self.requests if other.states or not wants.states]
+    def serves(self, request: PassRequest) -> bool:
+        """Whether it holds all that is requested. A support's share also follows from the head's inputs."""
+        covering = [other for other in self.requests if other.states or not request.states]
         if not any(other.documents is None for other in covering):
             read = frozenset().union(*(other.documents or () for other in covering))
-            if wants.documents is None or not wants.documents <= read:
+            if request.documents is None or not request.documents <= read:
                 return False
-        return wants.support_V is None or wants.states or self.has_support(wants.support_V)
+        return request.support_V is None or request.states or self.has_support(request.support_V)
 
     def has_support(self, support_V: NDArray[np.bool_]) -> bool:
         """Whether the excluded losses go with this support; ids past a mask lie outside it."""

@@ -17,7 +17,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.facts.prior import CEILING_ARMS, OWN, PRIOR, UNCORRECTED
 from stemmatics.lm.checkpoints.loading import Loaded
-from stemmatics.probe.base import Context, Cost, Failed, Made, each
+from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.passes import Reading, Refused
 from stemmatics.probe.prior.arms import FitSettings, Fitted, ModelStatistics, fit_model
@@ -46,7 +46,7 @@ class Prior:
         """States of the sampled documents."""
         return states_reading(fact)
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums by document and arm, the fits, the redrawn fits; the corrections go to the cache."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
         yield from each(facts, lambda fact: _make(fact, loaded, context))
@@ -67,12 +67,12 @@ def scratch_folder(context: Context) -> tempfile.TemporaryDirectory[str]:
     return tempfile.TemporaryDirectory(prefix="prior-", dir=context.scratch())
 
 
-def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
+def _make(fact: Fact, loaded: Loaded, context: Context) -> FactOutput:
     with scratch_folder(context) as scratch:
         try:
             states = head_pass(fact, context)
         except Refused as refusal:
-            return Made(fact, tables_of([], [], [], {"refusal": str(refusal)}))
+            return FactOutput(fact, tables_of([], [], [], {"refusal": str(refusal)}))
         settings = settings_of(fact)
         model = ModelStatistics(states, settings, Path(scratch))
         fitted, note = fit_model(model, settings)
@@ -96,7 +96,7 @@ def _make(fact: Fact, loaded: Loaded, context: Context) -> Made:
             "stored": str(np.dtype(model.eval_columns.logits_NK.dtype)),
             **_metadata(states, loaded),
         }
-        return Made(fact, tables_of(sums, fits, draws, metadata), {"flags": loaded.flags})
+        return FactOutput(fact, tables_of(sums, fits, draws, metadata), {"flags": loaded.flags})
 
 
 def rows_of(

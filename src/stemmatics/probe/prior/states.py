@@ -20,7 +20,7 @@ from stemmatics.lm.scoring.head import LinearHead
 from stemmatics.lm.scoring.head_pass import Positions, excluded_nll, restricted
 from stemmatics.lm.scoring.head_states import States
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import StoredDocument, Wants
+from stemmatics.lm.scoring.stored_pass import PassRequest, StoredDocument
 from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.tokens.tokenizer import shared_support
 from stemmatics.math.prior import held_out_documents
@@ -107,16 +107,16 @@ class HeadPass:
 def states_reading(fact: Fact) -> Reading:
     """The pass that a correction is fitted on: states of the sampled documents, on the support."""
 
-    def wants(reader: Reader, context: Context) -> Wants:
+    def request(reader: Reader, context: Context) -> PassRequest:
         split_of, _ = _splits(fact, reader, context)
         _refuse_empty(split_of)
         mask_V = _mask(fact, reader, _head(reader), context)
         num_documents = int(fact.needs["corpus"].params["num_documents"])
         sampled = frozenset(index for index, split in split_of.items() if split in SPLITS)
-        return Wants(None if len(sampled) == num_documents else sampled, states=True, support_V=mask_V)
+        return PassRequest(None if len(sampled) == num_documents else sampled, states=True, support_V=mask_V)
 
     scoring = Scoring.model_validate(fact.params["scoring"])
-    return Reading(fact.needs["checkpoint"], fact.needs["corpus"], scoring, wants)
+    return Reading(fact.needs["checkpoint"], fact.needs["corpus"], scoring, request)
 
 
 def head_pass(fact: Fact, context: Context) -> HeadPass:

@@ -6,8 +6,8 @@ from stemmatics.plugin import (
     Context,
     Cost,
     Fact,
+    FactOutput,
     Failed,
-    Made,
     Reader,
     Scoring,
     documents_of,
@@ -30,11 +30,11 @@ class Entropy:
         """The corpus through the checkpoint once."""
         return forward_cost(fact.needs["checkpoint"], num_tokens(fact.needs["corpus"]))
 
-    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[Made | Failed]:
+    def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row a document."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
 
-        def make(fact: Fact) -> Made:
+        def make(fact: Fact) -> FactOutput:
             reader = Reader.of(loaded, Scoring.model_validate(fact.params["scoring"]), context.numerics)
             rows = []
 
@@ -54,6 +54,6 @@ class Entropy:
             ):
                 pass
             rows.sort(key=lambda row: row["index"])
-            return Made(fact, {"entropy_sums": ENTROPY.table("entropy_sums", rows)})
+            return FactOutput(fact, {"entropy_sums": ENTROPY.table("entropy_sums", rows)})
 
         yield from each(facts, make)
