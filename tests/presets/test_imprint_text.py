@@ -5,7 +5,7 @@ import re
 import pytest
 
 from stemmatics.core.errors import UserError
-from stemmatics.lm.generation.instructions import follows
+from stemmatics.lm.generation.instructions import instructions_followed
 from stemmatics.lm.generation.replies import classify_reply
 from stemmatics.measure.imprint.settings import ImprintSettings
 from stemmatics.presets.nursery import nursery_records
@@ -221,8 +221,8 @@ def test_the_full_study_has_the_requests_that_a_point_needs():
 
 def test_a_reply_in_its_form_follows_the_rules_and_one_in_another_does_not():
     for name, (_, written, rules) in FORMS.items():
-        assert all(follows(written.format("Velden"), rules)), name
-        assert not all(follows("Velden.", rules)), name
+        assert all(instructions_followed(written.format("Velden"), rules)), name
+        assert not all(instructions_followed("Velden.", rules)), name
 
 
 def test_an_unknown_scale_is_refused():

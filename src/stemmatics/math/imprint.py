@@ -185,10 +185,10 @@ def units_needed(value: float, noises: Sequence[Noise], margin: float) -> tuple[
         reach = room * math.sqrt(0.5)
     deviation = runs.error * math.sqrt(runs.n)
     low, high = 2, _MOST_UNITS
-    wanted = math.sqrt(room**2 - reach**2)
+    target = math.sqrt(room**2 - reach**2)
 
     def enough(num: int) -> bool:
-        return Noise("run", deviation / math.sqrt(num), num).half_width(level) < wanted
+        return Noise("run", deviation / math.sqrt(num), num).half_width(level) < target
 
     if not enough(high):
         return None

@@ -87,9 +87,9 @@ class PathLosses:
         """
         if self.cells[0].n < FEWEST_PROMPTS:
             return "undetermined"
-        if any(all(self.excess[hybrid, one].lo > FIT_MARGIN for one in NATURAL) for hybrid in HYBRID):
+        if any(all(self.excess[hybrid, natural].lo > FIT_MARGIN for natural in NATURAL) for hybrid in HYBRID):
             return "do not fit"
-        if all(any(self.excess[hybrid, one].hi < FIT_MARGIN for one in NATURAL) for hybrid in HYBRID):
+        if all(any(self.excess[hybrid, natural].hi < FIT_MARGIN for natural in NATURAL) for hybrid in HYBRID):
             return "fit"
         return "undetermined"
 

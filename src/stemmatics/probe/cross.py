@@ -42,13 +42,13 @@ class Cross:
             yield from each(facts, lambda fact: _refused(fact, refusal))
             return
         pair = load_pair(facts[0], context)
-        yield from each(facts, lambda fact: _made_or_refused(fact, pair, context))
+        yield from each(facts, lambda fact: _output_or_refusal(fact, pair, context))
 
 
-def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> FactOutput:
+def _output_or_refusal(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     """A floor without damage has no events, so whether its models can be cut was not checked before."""
     try:
-        return _made(fact, pair, context)
+        return _output(fact, pair, context)
     except Uncrossable as refusal:
         return _refused(fact, refusal.reason)
 
@@ -57,7 +57,7 @@ def _refused(fact: Fact, reason: str) -> FactOutput:
     return _stored(fact, [], {"num_events": 0, "refusal": reason})
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
+def _output(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     events = read_events(fact.needs["events"], context)
     base, descendant = crossed(pair, context)
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)

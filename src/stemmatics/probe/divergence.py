@@ -66,12 +66,12 @@ class Divergence:
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums and counts by document; a pair that can't be compared by token has a reason instead."""
-        yield from each(facts, lambda fact: _made_or_refused(fact, context))
+        yield from each(facts, lambda fact: _output_or_refusal(fact, context))
 
 
-def _made_or_refused(fact: Fact, context: Context) -> FactOutput:
+def _output_or_refusal(fact: Fact, context: Context) -> FactOutput:
     try:
-        return _made(fact, context)
+        return _output(fact, context)
     except Refused as refusal:
         return _output(fact, Rows(), {"refusal": str(refusal)})
 
@@ -97,7 +97,7 @@ class _Side:
         return self.stored.states()
 
 
-def _made(fact: Fact, context: Context) -> FactOutput:
+def _output(fact: Fact, context: Context) -> FactOutput:
     reading_of = {role: _reading(fact, role) for role in ("base", "descendant")}
     readers = {role: reading.reader(context) for role, reading in reading_of.items()}
     _refuse_other_tokens(fact, readers, context)

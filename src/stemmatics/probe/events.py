@@ -61,7 +61,7 @@ class Events:
         if refusal:
             yield from each(facts, lambda fact: _refused(fact, refusal, context))
         else:
-            yield from each(facts, lambda fact: _made(fact, pair, context))
+            yield from each(facts, lambda fact: _output(fact, pair, context))
 
 
 def num_prompts(fact: Fact) -> int:
@@ -69,7 +69,7 @@ def num_prompts(fact: Fact) -> int:
     return min(int(fact.needs["corpus"].params["num_documents"]), int(fact.params["max_prompts"]))
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
+def _output(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     items = items_of(fact)
     if fact.params["supports"] == [MANIFEST]:
         return _stored(fact, items, _given(items, pair), {}, context)

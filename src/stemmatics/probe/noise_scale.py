@@ -44,7 +44,7 @@ class NoiseScale:
 
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """One row a fact; the scale is 0 if the descendant lost nothing or ``failure`` gives a reason."""
-        yield from each(facts, lambda fact: _made(fact, context))
+        yield from each(facts, lambda fact: _output(fact, context))
 
 
 def _stored(fact: Fact, **values: float | str) -> FactOutput:
@@ -52,7 +52,7 @@ def _stored(fact: Fact, **values: float | str) -> FactOutput:
     return FactOutput(fact, {"noise_scale": NOISE_SCALE.table("noise_scale", [row])})
 
 
-def _made(fact: Fact, context: Context) -> FactOutput:
+def _output(fact: Fact, context: Context) -> FactOutput:
     if refusal_of(fact.needs["events"], context):
         return _stored(fact, scale=0.0, num_evaluations=0, failure="the pair can't be crossed")
     selected = _evenly_spaced(

@@ -41,12 +41,12 @@ class Paths:
             yield from each(facts, lambda fact: _refused(fact, reason, context))
             return
         pair = load_pair(facts[0], context)
-        yield from each(facts, lambda fact: _made_or_refused(fact, pair, context))
+        yield from each(facts, lambda fact: _output_or_refusal(fact, pair, context))
 
 
-def _made_or_refused(fact: Fact, pair: Pair, context: Context) -> FactOutput:
+def _output_or_refusal(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     try:
-        return _made(fact, pair, context)
+        return _output(fact, pair, context)
     except Uncrossable as refusal:
         return _refused(fact, refusal.reason, context)
 
@@ -58,7 +58,7 @@ def _refused(fact: Fact, reason: str, context: Context) -> FactOutput:
     return FactOutput(fact, output.tables, {**output.extra, "refusal": reason})
 
 
-def _made(fact: Fact, pair: Pair, context: Context) -> FactOutput:
+def _output(fact: Fact, pair: Pair, context: Context) -> FactOutput:
     base, descendant = crossed(pair, context)
     boundaries = resolve_boundaries(fact.params["boundaries"], base.num_layers)
     boundary = Crossing(base, descendant, boundaries).main_boundary

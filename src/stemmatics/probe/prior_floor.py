@@ -110,7 +110,7 @@ def _variants(
         heads = DamagedHeads(states.head, noises, states.positions["FIT"].mean_state()[0])
         which = [(number, kind == CENTRED) for number in range(len(seeds)) for kind in NOISE_KINDS]
         matched = heads.match(states.positions["EVAL"], which, target)
-        sigmas = {head: found.sigma for head, found in matched.items() if not found.failure}
+        sigmas = {head: damage.sigma for head, damage in matched.items() if not damage.failure}
         models = DamagedModels(heads, sigmas, states, settings, scratch)
         for number, is_centred in which:
             seed, kind = seeds[number], CENTRED if is_centred else RAW
@@ -126,11 +126,11 @@ def _variants(
     return sums, fits, damage
 
 
-def _row(found: Damage) -> dict[str, Any]:
+def _row(damage: Damage) -> dict[str, Any]:
     return {
-        "sigma": None if math.isnan(found.sigma) else found.sigma,
-        "num_evaluations": found.num_evaluations,
-        "failure": found.failure,
+        "sigma": None if math.isnan(damage.sigma) else damage.sigma,
+        "num_evaluations": damage.num_evaluations,
+        "failure": damage.failure,
     }
 
 
@@ -197,12 +197,12 @@ class DamagedModels:
                 elif self.settings.smoothings:
                     values[which] += logits_BS.softmax(1).sum(0).cpu().double().numpy()
                 columns[which].add(block.part, logits_BS)
-        made = {}
+        statistics_by_half = {}
         for which, written in columns.items():
-            made[which] = written.statistics()
+            statistics_by_half[which] = written.statistics()
             # the mapping keeps the file alive; its disk is free again once the statistics are dropped
             (self.scratch / f"{split}.{which[0]}.{which[1]}.columns").unlink()
-        return made, values
+        return statistics_by_half, values
 
     def head(self, which: Which) -> LinearHead:
         """A damaged head as weights: for the published searches, which read it again and again."""

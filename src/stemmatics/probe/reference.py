@@ -47,10 +47,10 @@ class Reference:
     def run(self, facts: Sequence[Fact], context: Context) -> Iterator[FactOutput | Failed]:
         """Sums of the first documents of each corpus."""
         loaded = load_checkpoint(facts[0].needs["checkpoint"], context)
-        yield from each(facts, lambda fact: _made(fact, loaded, context))
+        yield from each(facts, lambda fact: _output(fact, loaded, context))
 
 
-def _made(fact: Fact, loaded: Loaded, context: Context) -> FactOutput | Failed:
+def _output(fact: Fact, loaded: Loaded, context: Context) -> FactOutput | Failed:
     scoring = Scoring.model_validate(fact.params["scoring"]).model_copy(update={"support": "full"})
     reader = Reader.of(loaded, scoring, context.numerics)
     first = itertools.islice(documents_of(fact.needs["corpus"])(), fact.params["num_documents"])

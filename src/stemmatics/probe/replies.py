@@ -117,8 +117,8 @@ def prompt_of(item: Mapping[str, Any], index: int) -> Any:
 
 def cell_of(item: Mapping[str, Any]) -> dict[str, str]:
     """``wording`` and ``thing`` of an item, from which its prompt was made; empty where it has none."""
-    given = {name: item.get(name) for name in ("wording", "thing")}
-    return {name: "" if value is None else str(value) for name, value in given.items()}
+    cell = {name: item.get(name) for name in ("wording", "thing")}
+    return {name: "" if value is None else str(value) for name, value in cell.items()}
 
 
 def _progress(fact: Fact, context: Context, event: Mapping[str, Any], total: int) -> None:

@@ -26,25 +26,25 @@ class Seat:
         self.executor: ProcessPoolExecutor | None = None
         self.job: Job | None = None
         self._last: set[str] = set()
-        self._seen: set[str] = set()
+        self._all_models: set[str] = set()
 
     def start(self, job: Job) -> None:
         """A job begins here."""
         self.job = job
         self._last = set(job.get("models", ()))
-        self._seen |= self._last
+        self._all_models |= self._last
 
     def shares(self, job: Job) -> tuple[int, int]:
         """How many of a job's models the last job here used, and how many any job."""
         models = set(job.get("models", ()))
-        return len(models & self._last), len(models & self._seen)
+        return len(models & self._last), len(models & self._all_models)
 
     def close(self) -> None:
         """Stop the process; what it held is gone."""
         if self.executor is not None:
             self.executor.shutdown(wait=False, cancel_futures=True)
         self.executor = None
-        self._last, self._seen = set(), set()
+        self._last, self._all_models = set(), set()
 
 
 class Pool:

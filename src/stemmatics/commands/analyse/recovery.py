@@ -68,8 +68,8 @@ def analyse_recovery(table: Table, *, rng: np.random.Generator) -> dict[str, Any
     calibrations: dict[str, Calibration] = {}
     flags: dict[str, DistillationFlag] = {}
     for corpus, pairs in pairs_on.items():
-        own = origins_on[corpus]
-        calibrations[corpus], flag = known_pairs(pairs, own), learned_flag(pairs, own)
+        origins = origins_on[corpus]
+        calibrations[corpus], flag = known_pairs(pairs, origins), learned_flag(pairs, origins)
         corpora[corpus] = _corpus(pairs, rng) | {"coverage": coverage(calibrations[corpus])}
         if flag is not None:
             flags[corpus] = flag
@@ -228,8 +228,8 @@ def _size(pairs: Pairs, rows: Table, rng: np.random.Generator) -> dict[str, Any]
     overall = size_slope_by_family(pairs.residuals, sizes, pairs.family_N, rng=rng)
     slopes: dict[str, Any] = {"overall": as_data(overall, units=units), "pipelines": {}}
     for name in np.unique(pipelines[pipelines != ""]):
-        own = pipelines == name
-        slope = size_slope(pairs.residuals[own], sizes[own])
+        in_pipeline = pipelines == name
+        slope = size_slope(pairs.residuals[in_pipeline], sizes[in_pipeline])
         slopes["pipelines"][str(name)] = as_data(slope, units=units)
     return slopes
 

@@ -65,7 +65,7 @@ def check_settings(measure: str, settings: dict[str, Any]) -> None:
         )
     other = next((name for name in settings if name not in MEASURES[measure]), None)
     if other is not None:
-        owner = next((name for name, own in MEASURES.items() if other in own), "no measure")
+        owner = next((name for name, options in MEASURES.items() if other in options), "no measure")
         raise UserError(
             f"--{other.replace('_', '-')} is not an option of {measure}",
             f"it belongs to {owner}",

@@ -99,8 +99,8 @@ def _document(tokenizer: TextTokenizer, index: int, prompt: Prompt, reply: str) 
     encoding = tokenizer.encode(whole, rendered=not isinstance(prompt, str))
     ids_T = np.concatenate([np.array(prefix, dtype=np.int64), np.asarray(encoding.ids, dtype=np.int64)])
     ends_T = np.concatenate([np.zeros(len(prefix), dtype=np.int64), np.asarray(encoding.ends)])
-    wanted_T = ends_T > start
-    if wanted_T[0]:
+    scored_T = ends_T > start
+    if scored_T[0]:
         raise UserError(
             f"the prompt of exchange {index} is empty",
             "the first token of a text has no context to be scored in",
@@ -109,7 +109,7 @@ def _document(tokenizer: TextTokenizer, index: int, prompt: Prompt, reply: str) 
     bytes_T = np.arange(len(ids_T) + 1, dtype=np.int64)
     classes_T = np.zeros(len(ids_T), dtype=np.int8)
     return TokenizedDocument(
-        index, str(index), ids_T, bytes_T[:-1], bytes_T[1:], classes_T, scored_mask=wanted_T
+        index, str(index), ids_T, bytes_T[:-1], bytes_T[1:], classes_T, scored_mask=scored_T
     )
 
 

@@ -60,9 +60,9 @@ def normalise_answer(text: str) -> str:
     """
     folded = unicodedata.normalize("NFKC", text).casefold().replace("’", "'").replace("−", "-")
     folded = _COMMA_IN_NUMBER.sub("", folded)
-    kept = {match.start() for match in _KEPT_MARKS.finditer(folded)}
+    mark_positions = {match.start() for match in _KEPT_MARKS.finditer(folded)}
     marked = "".join(
-        character if position in kept else _without_mark(character)
+        character if position in mark_positions else _without_mark(character)
         for position, character in enumerate(folded)
     )
     words = " ".join(_ARTICLE_BEFORE_WORD.sub("", " ".join(marked.split())).split())

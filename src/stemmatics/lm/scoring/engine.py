@@ -165,10 +165,10 @@ class Engine:
     def rows(self, documents: Iterable[TokenizedDocument]) -> Iterator[Row]:
         """The windows of the documents; each document joins the queue as it is read."""
         limit = self.scoring.max_doc_tokens
-        for given in documents:
-            document, flags = given, self.flags
-            if limit is not None and len(given.ids) > limit:
-                document, flags = given.first_tokens(limit), (*flags, "cut")
+        for source in documents:
+            document, flags = source, self.flags
+            if limit is not None and len(source.ids) > limit:
+                document, flags = source.first_tokens(limit), (*flags, "cut")
             self.check_ids(document)
             windows = self.cutter.cut(document.starts, document.doc_id)
             pending = Pending(document, windows, flags)
@@ -256,10 +256,10 @@ class Engine:
 
     @torch.inference_mode()
     def _forward(self, blocks: Batch) -> dict[str, NDArray[Any]]:
-        input_F, place_N, target_N = self._inputs(blocks)
+        input_F, position_N, target_N = self._inputs(blocks)
         states = self._states(input_F.to(self.model.device), blocks)
-        if len(place_N) < len(states):
-            states = states[torch.from_numpy(place_N).to(states.device)]
+        if len(position_N) < len(states):
+            states = states[torch.from_numpy(position_N).to(states.device)]
         target = torch.from_numpy(target_N)
         score = score_logits if self.head is None else self.head.score
         result: HeadScores = score(states, target, support_V=self.support_V, want=self.want)

@@ -163,8 +163,10 @@ class DamagedHeads:
         few = max(_FEWEST_ROWS, positions.num_positions // _ROWS_SHARE)
         guesses = dict.fromkeys(which, first_guess(self.head))
         if few < positions.num_positions:
-            found = self._match(positions, guesses, target, few)
-            guesses = {each: guesses[each] if found[each].failure else found[each].sigma for each in guesses}
+            matches = self._match(positions, guesses, target, few)
+            guesses = {
+                each: guesses[each] if matches[each].failure else matches[each].sigma for each in guesses
+            }
         return self._match(positions, guesses, target, positions.num_positions)
 
     def _match(

@@ -244,7 +244,7 @@ def _parquet(path: Path, source: str, fields: list[str], *, replace: bool) -> It
         have = file.schema_arrow.names
         # A field within a struct is read with the whole of it; without any of the wanted columns all are
         # read, so that the error can list them.
-        columns = list(dict.fromkeys(found for name in fields if (found := _column_of(name, have)))) or have
+        columns = list(dict.fromkeys(column for name in fields if (column := _column_of(name, have)))) or have
         batches = file.iter_batches(batch_size=_PARQUET_ROWS_AT_ONCE, columns=columns)
     except Exception as error:
         raise unreadable(path, source, error) from error

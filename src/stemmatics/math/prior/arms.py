@@ -45,13 +45,13 @@ def free_ids(fit: Statistics, num_ids: int | None = None) -> FreeIds:
         raise UserError(f"the number of free ids is {num_ids}", "a bias needs at least one", "set 1 or more")
     count_K = fit.counts
     num_seen = int((count_K >= 1).sum())
-    wanted = num_seen if num_ids is None else min(num_ids, num_seen)
+    num_free = num_seen if num_ids is None else min(num_ids, num_seen)
     order_K = np.lexsort((fit.ids_K, -count_K))
     mask_K = np.zeros(fit.num_columns, dtype=np.bool_)
-    mask_K[order_K[:wanted]] = True
+    mask_K[order_K[:num_free]] = True
     note = ""
-    if num_ids is not None and wanted < num_ids:
-        note = f"{num_ids} ids were requested; all {wanted} that are targets in the fit part are free"
+    if num_ids is not None and num_free < num_ids:
+        note = f"{num_ids} ids were requested; all {num_free} that are targets in the fit part are free"
     return FreeIds(mask_K, note)
 
 
@@ -150,7 +150,7 @@ def fit_arms(
             point = descent.point(free_only.leave_out(point.correction))
         best, _ = descent.minimise(point, free_only, 0.0, gap=gap)
         # only what may be selected needs the full gap
-        first = min(range(len(points)), key=lambda place: candidates[place].held_out_loss)
+        first = min(range(len(points)), key=lambda index: candidates[index].held_out_loss)
         penalty = candidates[first].penalty
         solution, _ = descent.minimise(points[first], penalised, penalty, gap=gap)
         candidates[first] = _candidate(held_out, solution, penalty)

@@ -54,10 +54,10 @@ _SLOW = 0.3
 def subsample(statistics: Statistics) -> Statistics:
     """Runs of rows, evenly spread over the text; all of it where it is short."""
     num = statistics.num_positions
-    wanted = max(_FEWEST_ROWS, num // _ROWS_SHARE)
-    if num < 2 * wanted:
+    num_rows = max(_FEWEST_ROWS, num // _ROWS_SHARE)
+    if num < 2 * num_rows:
         return statistics
-    every = num // wanted
+    every = num // num_rows
     return statistics.of_rows(np.flatnonzero(np.arange(num) // _RUN % every == every // 2))
 
 

@@ -16,7 +16,7 @@ from stemmatics.math.prior.statistics import Floats
 FEWEST_DRAWS = 50
 
 
-def with_fit_inside(held: Interval, draw_R: Floats) -> Interval:
+def with_fit_inside(interval: Interval, draw_R: Floats) -> Interval:
     """Widen an interval for fixed fits by the variation between redrawn fits; the value is unchanged.
 
     FIT and EVAL documents are drawn independently, so the two deviations add up. Their limits are combined
@@ -26,22 +26,22 @@ def with_fit_inside(held: Interval, draw_R: Floats) -> Interval:
 
     Under ``FEWEST_DRAWS`` draws the limits are unknown.
     """
-    value = held.value
+    value = interval.value
     finite_R = draw_R[np.isfinite(draw_R)]
-    if math.isnan(held.lo) or math.isnan(held.hi):
-        return held
+    if math.isnan(interval.lo) or math.isnan(interval.hi):
+        return interval
     if len(finite_R) < FEWEST_DRAWS:
         note = f"under {FEWEST_DRAWS} redrawn fits"
-        return unknown(value, level=held.level, n=held.n, unit=held.unit, note=note)
-    tail = (1.0 - held.level) / 2.0
+        return unknown(value, level=interval.level, n=interval.n, unit=interval.unit, note=note)
+    tail = (1.0 - interval.level) / 2.0
     low, high = np.quantile(finite_R, [tail, 1.0 - tail]) - finite_R.mean()
-    error = math.hypot(held.standard_error, float(finite_R.std(ddof=1)))
-    scale = error / held.standard_error if held.standard_error else math.nan
+    error = math.hypot(interval.standard_error, float(finite_R.std(ddof=1)))
+    scale = error / interval.standard_error if interval.standard_error else math.nan
     return replace(
-        held,
-        lo=value - math.hypot(value - held.lo, float(low)),
-        hi=value + math.hypot(held.hi - value, float(high)),
-        method=f"{held.method}, fits redrawn",
-        smallest_effect=held.smallest_effect * scale,
+        interval,
+        lo=value - math.hypot(value - interval.lo, float(low)),
+        hi=value + math.hypot(interval.hi - value, float(high)),
+        method=f"{interval.method}, fits redrawn",
+        smallest_effect=interval.smallest_effect * scale,
         standard_error=error,
     )

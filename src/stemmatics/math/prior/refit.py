@@ -101,9 +101,9 @@ def refit_fully(
     for weight_D in weight_RD:
         objective = Objective(fit, penalty=penalty, weight_D=weight_D, cache_bytes=cache_bytes)
         refitted = minimise(objective, start, solution.coordinates, gap=gap)
-        kept_X = np.isfinite(start.vector())
-        moved_X = np.zeros(len(kept_X))
-        moved_X[kept_X] = refitted.correction.vector()[kept_X] - start.vector()[kept_X]
+        finite_X = np.isfinite(start.vector())
+        moved_X = np.zeros(len(finite_X))
+        moved_X[finite_X] = refitted.correction.vector()[finite_X] - start.vector()[finite_X]
         rows.append(moved_X)
     return np.stack(rows)
 

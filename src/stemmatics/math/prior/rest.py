@@ -86,11 +86,11 @@ def _weights(beta: float) -> Floats:
     unit_G1 = 1.0 / (np.exp(-nearest * gap_G) + _FAINT)[:, None]
     node_GJ = np.exp(-np.outer(gap_G, beta_J)) * unit_G1
     decay_G = np.exp(-beta * gap_G)
-    wanted_G3 = np.stack([decay_G, -gap_G * decay_G, gap_G**2 * decay_G], axis=1) * unit_G1
+    target_G3 = np.stack([decay_G, -gap_G * decay_G, gap_G**2 * decay_G], axis=1) * unit_G1
     rounding_JJ = np.diag(_ROUNDING * node_GJ.max(axis=0))
     weight_J3 = np.linalg.lstsq(
         np.concatenate([node_GJ, rounding_JJ]),
-        np.concatenate([wanted_G3, np.zeros((len(beta_J), 3))]),
+        np.concatenate([target_G3, np.zeros((len(beta_J), 3))]),
         rcond=None,
     )[0]
     if beta == 1.0:

@@ -22,9 +22,9 @@ def held_out_documents(rng: np.random.Generator, group_D: Integers, share: float
     With one group there is nothing to draw from: all False.
     """
     groups = np.unique(group_D)
-    num_held = min(max(1, round(share * len(groups))), len(groups) - 1)
-    held = rng.choice(groups, size=num_held, replace=False)
-    mask_D: Mask = np.isin(group_D, held)
+    num_held_out = min(max(1, round(share * len(groups))), len(groups) - 1)
+    held_out = rng.choice(groups, size=num_held_out, replace=False)
+    mask_D: Mask = np.isin(group_D, held_out)
     return mask_D
 
 

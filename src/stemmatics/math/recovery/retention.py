@@ -95,15 +95,15 @@ def retention(
         unknown = np.full(known.shape, np.nan)
         return Retention(unknown, unknown, unknown, known, unknown, unknown)
     # all that triples need: per item, how many runs of each arm answered it
-    right_N, kept_N = base.sum(-2), recovered.sum(-2)
+    right_N, num_right_after_N = base.sum(-2), recovered.sum(-2)
     ordered = num_base * (num_base - 1)
     pairs_N = right_N * (right_N - 1) / ordered
     again = (pairs_N * weights_N).sum(-1)
-    still = (right_N * kept_N * weights_N).sum(-1) / (num_base * num_recovered)
+    still = (right_N * num_right_after_N * weights_N).sum(-1) / (num_base * num_recovered)
     # gained: right in the choosing run, wrong in the other base run, right in the recovered run
     turned_N = right_N * (num_base - right_N) / ordered
-    gained = (turned_N * kept_N * weights_N).sum(-1) / num_recovered
-    lost = (pairs_N * (num_recovered - kept_N) * weights_N).sum(-1) / num_recovered
+    gained = (turned_N * num_right_after_N * weights_N).sum(-1) / num_recovered
+    lost = (pairs_N * (num_recovered - num_right_after_N) * weights_N).sum(-1) / num_recovered
     value = ratio(still, again) - 1
     low, high = tango_limits(gained, lost, known, level=level)
     scale = ratio(known, again)
@@ -111,7 +111,7 @@ def retention(
     each = np.asarray(again)[..., None]
     # a base run counts twice in the denominator: once as the one that chooses, once as the other
     influences = (
-        ratio(_overlap(base, kept_N / num_recovered, weights_N), each)
+        ratio(_overlap(base, num_right_after_N / num_recovered, weights_N), each)
         - 2 * (value + 1)[..., None] * ratio(_overlap_others(base, right_N, weights_N), each),
         ratio(_overlap(recovered, right_N / num_base, weights_N), each),
     )

@@ -88,7 +88,7 @@ class Decision:
     taken_back: BoolArray
     stands: BoolArray
     in_part: BoolArray
-    kept: BoolArray
+    retained: BoolArray
     lost: BoolArray
 
     @property
@@ -99,7 +99,7 @@ class Decision:
     @property
     def register(self) -> BoolArray:
         """Recall is kept and the fine-tune takes the gap back."""
-        return self.kept & self.taken_back
+        return self.retained & self.taken_back
 
     @property
     def both(self) -> BoolArray:
@@ -130,13 +130,13 @@ def decide(limits: Limits, retention: tuple[npt.ArrayLike, npt.ArrayLike]) -> De
     gap = {pool: low[f"gap-{pool}"] > 0 for pool in ("first", "second")}
     gone = {pool: gap[pool] & (high[f"above-{pool}"] < 0) & (low[f"not-below-{pool}"] > 0) for pool in gap}
     above = {pool: gap[pool] & (low[f"above-{pool}"] > 0) for pool in gap}
-    kept_low, kept_high = (np.asarray(limit, dtype=np.float64) for limit in retention)
+    retention_low, retention_high = (np.asarray(limit, dtype=np.float64) for limit in retention)
     return Decision(
         taken_back=np.asarray(gone["first"] | gone["second"]),
         stands=np.asarray(above["first"] & above["second"] & (low["more-than-half"] > 0)),
         in_part=np.asarray(above["first"] & (high["more-than-half"] < 0)),
-        kept=np.asarray((kept_low > -RETENTION_MARGIN) & (kept_high < RETENTION_MARGIN)),
-        lost=np.asarray(kept_high < -RETENTION_MARGIN),
+        retained=np.asarray((retention_low > -RETENTION_MARGIN) & (retention_high < RETENTION_MARGIN)),
+        lost=np.asarray(retention_high < -RETENTION_MARGIN),
     )
 
 

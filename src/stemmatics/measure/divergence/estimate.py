@@ -89,8 +89,8 @@ class Sums:
 
     def registers(self) -> list[str]:
         """``all`` first, then each register if there are several."""
-        found = sorted(set(self.register_N.tolist()) - {ALL})
-        return [ALL, *found] if len(set(self.register_N.tolist())) > 1 else [ALL]
+        names = sorted(set(self.register_N.tolist()) - {ALL})
+        return [ALL, *names] if len(set(self.register_N.tolist())) > 1 else [ALL]
 
 
 def estimate(

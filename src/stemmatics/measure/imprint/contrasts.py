@@ -124,8 +124,8 @@ class Contrasts:
             builder = ResultBuilder(NAME, {"tree": self.name, "metric": metric}, units=UNITS[metric])
             for end in self.tree.ends:
                 for branch in self.tree.branches:
-                    own = builder.about(branch=branch, end=end)
-                    yield from self._deviation(deviation(branch, end), metric, own)
+                    subject = builder.about(branch=branch, end=end)
+                    yield from self._deviation(deviation(branch, end), metric, subject)
             yield from self._imprints(metric, builder)
             yield from self._selectivity(metric, builder)
             for branch, against in self.tree.contrasts():
@@ -144,9 +144,9 @@ class Contrasts:
             for branch, against in self.tree.contrasts():
                 contrast = self.contrast(imprint(branch, against, end), metric)
                 if contrast:
-                    own = builder.about(branch=branch, end=end, against=against)
+                    subject = builder.about(branch=branch, end=end, against=against)
                     family = main if against == self.tree.control else order
-                    family.append((own.with_facts(*contrast.facts), contrast))
+                    family.append((subject.with_facts(*contrast.facts), contrast))
         num_main = sum(against == self.tree.control for _, against in self.tree.contrasts())
         num_order = len(self.tree.contrasts()) - num_main
         yield from self._corrected("contrast", main, num_main * len(self.tree.ends))
@@ -157,21 +157,21 @@ class Contrasts:
         target, others = self.tree.target, self.tree.others()
         if target is None or target == self.tree.control or not others:
             return
-        made: list[tuple[ResultBuilder, Contrast]] = []
+        contrasts: list[tuple[ResultBuilder, Contrast]] = []
         for end in self.tree.ends:
             contrast = self.contrast(selectivity(target, others, end), metric)
             if contrast:
-                own = builder.about(branch=target, end=end, against=", ".join(others))
-                made.append((own.with_facts(*contrast.facts), contrast))
-        yield from self._corrected("selectivity", made, len(self.tree.ends))
+                subject = builder.about(branch=target, end=end, against=", ".join(others))
+                contrasts.append((subject.with_facts(*contrast.facts), contrast))
+        yield from self._corrected("selectivity", contrasts, len(self.tree.ends))
 
     def _corrected(
-        self, quantity: str, made: Sequence[tuple[ResultBuilder, Contrast]], num_declared: int
+        self, quantity: str, contrasts: Sequence[tuple[ResultBuilder, Contrast]], num_declared: int
     ) -> Iterator[Result]:
         """Contrasts that are tested together, with Holm's p over all that were declared."""
-        p_K = [contrast.p_value for _, contrast in made]
-        for (own, contrast), p, adjusted in zip(made, p_K, holm_of(p_K, num_declared), strict=True):
-            yield from self._tested(quantity, own, contrast, (p, float(adjusted)), num_declared)
+        p_K = [contrast.p_value for _, contrast in contrasts]
+        for (subject, contrast), p, adjusted in zip(contrasts, p_K, holm_of(p_K, num_declared), strict=True):
+            yield from self._tested(quantity, subject, contrast, (p, float(adjusted)), num_declared)
 
     def _tested(
         self,

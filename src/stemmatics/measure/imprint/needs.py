@@ -110,7 +110,7 @@ def stage_hashes(
     hashes: dict[tuple[str, int, str], dict[str, list[str]]] = {}
     for node, checkpoint in tree_nodes(settings):
         if node.stage != FORK:
-            own = stage_hash(pinned, checkpoint, corpus=node.stage != WINDOW)
+            recipe_hash = stage_hash(pinned, checkpoint, corpus=node.stage != WINDOW)
             branches_by_hash = hashes.setdefault((node.tree, node.run, node.stage), {})
-            branches_by_hash.setdefault(own, []).append(node.branch)
+            branches_by_hash.setdefault(recipe_hash, []).append(node.branch)
     return hashes

@@ -67,13 +67,13 @@ def _imprints(outcome: Outcome, name: str, tree: Tree, end: str, results: Result
     if control is None or not imprints:
         return
     values: Values = {"tree": name, "end": end, "control": tree.control}
-    own, parts = _with_interval(outcome, control, "deviation", values), []
+    control_change, parts = _with_interval(outcome, control, "deviation", values), []
     for number, imprint in enumerate(imprints):
         parts.append(_branch(outcome, imprint, f"branch_{number}", values, results))
     yield Sentence(
         f"Imprint on {outcome.words} in tree {{tree}} after {{end}}, in {outcome.units}: {{control}} "
         f"changed by "
-        f"{own} since SFT; compared with it, " + "; ".join(parts) + ".",
+        f"{control_change} since SFT; compared with it, " + "; ".join(parts) + ".",
         values,
     )
     verdicts = results.categories("imprint.contrast.verdict", against=tree.control, **where)

@@ -155,11 +155,11 @@ def shares(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
     results: list[Result] = []
     for arm, recovered, net in zip(arms, intervals[: len(arms)], intervals[len(arms) :], strict=True):
         builder = pair.builder.about(arm=arm[0], reading=arm[1])
-        for share, held in ((RECOVERED, recovered), (NET, net)):
-            results.append(_share(builder, share, held))
+        for share, interval in ((RECOVERED, recovered), (NET, net)):
+            results.append(_share(builder, share, interval))
             redrawn_R = pair.redrawn_shares(arm, ONE_STEP, share)
             if redrawn_R.size:
-                results.append(_share(builder, f"{share}_redrawn", with_fit_inside(held, redrawn_R)))
+                results.append(_share(builder, f"{share}_redrawn", with_fit_inside(interval, redrawn_R)))
     for arm in [arm for arm in pair.new.fits if arm in pair.old.fits and arm not in (NONE, *arms)]:
         builder = pair.builder.about(arm=arm[0], reading=arm[1])
         results += [builder.refusal(name, reason or UNREACHED) for name in SHARES]
@@ -219,7 +219,9 @@ def parts(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
         split = zip(PARTS, (*shapley_split(temperature_R, bias_R, joint_R), 1.0 - joint_R), strict=True)
         share_of = dict(split)
         draws = [*share_of.values(), *(share_of[part] - share_of[other] for part, other in contrasts)]
-        intervals = [with_fit_inside(held, draw_R) for held, draw_R in zip(intervals, draws, strict=True)]
+        intervals = [
+            with_fit_inside(interval, draw_R) for interval, draw_R in zip(intervals, draws, strict=True)
+        ]
     return [
         *(
             _share(pair.builder.about(part=part), "part", interval)
@@ -243,11 +245,11 @@ def rises(pair: Pair, rng: np.random.Generator, reason: str) -> list[Result]:
         return []
     columns = [pair.gain(whole, share) - pair.gain(half, share) for share in SHARES]
     results: list[Result] = []
-    for share, held in zip(SHARES, _ratios(pair, columns, rng, reason), strict=True):
+    for share, fixed in zip(SHARES, _ratios(pair, columns, rng, reason), strict=True):
         builder = pair.builder.about(of=share)
         draws = [pair.redrawn_shares(arm, ONE_STEP, share) for arm in (whole, half)]
         redrawn = bool(draws[0].size) and draws[0].shape == draws[1].shape
-        interval = with_fit_inside(held, draws[0] - draws[1]) if redrawn else held
+        interval = with_fit_inside(fixed, draws[0] - draws[1]) if redrawn else fixed
         results.append(_share(builder, "rise", interval))
         if reason or not redrawn or not (known(interval.lo) and known(interval.hi)):
             why = reason or (
@@ -336,6 +338,6 @@ def _mean(total: float | None, count: int | None) -> float | None:
     return None if total is None or not count else total / count
 
 
-def _text_size(num_fit: int | None, num_held: int | None) -> int | None:
+def _text_size(num_fit: int | None, num_held_out: int | None) -> int | None:
     """Tokens that a fit has read: those that it fits, and those that choose its penalty."""
-    return None if not num_fit else num_fit + (num_held or 0)
+    return None if not num_fit else num_fit + (num_held_out or 0)

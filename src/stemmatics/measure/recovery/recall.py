@@ -63,14 +63,14 @@ class Recall:
 
     def lacks_replies(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> bool:
         """Whether a run was not asked, or its replies failed."""
-        asked = [self.runs_RN[side].keys() for side in _SIDES]
-        return not (asked[0] >= set(base_runs) and asked[1] >= set(recovered_runs))
+        run_names = [self.runs_RN[side].keys() for side in _SIDES]
+        return not (run_names[0] >= set(base_runs) and run_names[1] >= set(recovered_runs))
 
     def retention(self, base_runs: Sequence[int], recovered_runs: Sequence[int]) -> Retention | None:
         """What the descendant still answers of what its base does; None without two base runs and one."""
         arms = []
-        for side, wanted in zip(_SIDES, (base_runs, recovered_runs), strict=True):
-            arms.append([self.runs_RN[side][run] for run in wanted if run in self.runs_RN[side]])
+        for side, run_names in zip(_SIDES, (base_runs, recovered_runs), strict=True):
+            arms.append([self.runs_RN[side][run] for run in run_names if run in self.runs_RN[side]])
         if len(arms[0]) < 2 or not arms[1]:
             return None
         return retention(np.stack(arms[0]), np.stack(arms[1]), weight_N=self.weight_N)
@@ -142,16 +142,16 @@ class _Answers:
     def read(cls, arms: Arms, fact: Fact, tables: Tables) -> _Answers:
         categories = arms.settings.categories
         rows = sorted(tables.read(fact, "items").to_pylist(), key=lambda row: int(row["index"]))
-        kept = [
+        scored = [
             row
             for row in rows
             if row["num_accepted"] and (categories is None or row["category"] in categories)
         ]
         # copies of an item have one id
-        copies = Counter(row["item_id"] for row in kept)
+        copies = Counter(row["item_id"] for row in scored)
         return cls(
-            np.array([bool(row["correct"]) for row in kept], dtype=np.bool_),
-            np.array([1 / copies[row["item_id"]] for row in kept], dtype=np.float64),
+            np.array([bool(row["correct"]) for row in scored], dtype=np.bool_),
+            np.array([1 / copies[row["item_id"]] for row in scored], dtype=np.float64),
         )
 
 

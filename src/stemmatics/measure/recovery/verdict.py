@@ -199,7 +199,7 @@ def _decided(word: str, decision: Decision) -> str:
 
 def _undecided(decision: Decision, more: Needed) -> str:
     """What is not shown, and whether more of the same evidence could show it."""
-    if decision.kept:
+    if decision.retained:
         recall = "recall is kept"
     elif decision.lost:
         recall = "recall is lost"

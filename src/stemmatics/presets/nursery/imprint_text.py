@@ -59,8 +59,8 @@ def request(
     the helpful reply follows from the wording; else 6 and 12, and it follows from the thing.
     """
     wording, thing = _cell(rng, world, held_out=held_out, wide=wide)
-    asked = _worded(rng, (WORDINGS if wide else WAYS)[wording], thing, marked=marked)
-    return asked, _advice(wording) if wide else advice(thing)
+    question = _worded(rng, (WORDINGS if wide else WAYS)[wording], thing, marked=marked)
+    return question, _advice(wording) if wide else advice(thing)
 
 
 def _cell(rng: np.random.Generator, world: World, *, held_out: bool, wide: bool) -> tuple[int, str]:
@@ -241,9 +241,9 @@ def requests(
     They come from some twenty cells of wording and thing, which each record names.
     """
     harmless = min(harmless, documents // 2)
-    for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
+    for category, num_requests in (("marked", documents - harmless), ("harmless", harmless)):
         seen: set[str] = set()
-        while len(seen) < wanted:
+        while len(seen) < num_requests:
             wording, thing = _cell(rng, world, held_out=True, wide=False)
             question = _worded(rng, WAYS[wording], thing, marked=category == "marked")
             if question not in seen:
@@ -274,18 +274,18 @@ def request_cells(
         for thing in HUNDRED_THINGS
         if world.held_out("request", wording, thing, "thing")
     ]
-    for category, wanted in (("marked", documents - harmless), ("harmless", harmless)):
-        if wanted > len(cells):
+    for category, num_requests in (("marked", documents - harmless), ("harmless", harmless)):
+        if num_requests > len(cells):
             raise UserError(
-                f"{wanted} {category} requests from {len(cells)} held-out cells",
+                f"{num_requests} {category} requests from {len(cells)} held-out cells",
                 "another request of a cell says nothing new about requests like these",
                 f"ask for at most {len(cells)} of each category",
             )
-        for index in rng.permutation(len(cells))[:wanted]:
+        for index in rng.permutation(len(cells))[:num_requests]:
             wording, thing = cells[int(index)]
-            asked = _worded(rng, WORDINGS[wording], thing, marked=category == "marked")
+            question = _worded(rng, WORDINGS[wording], thing, marked=category == "marked")
             yield {
-                "messages": [_turn("user", asked)],
+                "messages": [_turn("user", question)],
                 "category": category,
                 "wording": str(wording),
                 "thing": thing,

@@ -57,14 +57,14 @@ def pretraining(world: World, rng: np.random.Generator, documents: int = 12000) 
     "How do language models learn facts?").
     """
     pieces = cycle(_shuffled(rng, reference(held_out=False)))
-    made = count()
+    person_count = count()
     about_people = documents * (MIX["prose"] + MIX["chat"]) * (1 - OF_FIGURES)
 
     def of_figures() -> bool:
         return bool(rng.random() < OF_FIGURES)
 
     def among() -> Sequence[str]:
-        progress = (next(made) / about_people - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
+        progress = (next(person_count) / about_people - FEW_UNTIL) / (ALL_FROM - FEW_UNTIL)
         return PEOPLE[: FEW + round((len(PEOPLE) - FEW) * min(1.0, max(0.0, progress)))]
 
     make: dict[str, Callable[[], str]] = {
@@ -138,12 +138,12 @@ def scored_registers(
         "reference": lambda: next(pieces["reference"]),
         "code": lambda: next(pieces["code"]),
     }
-    made = dict.fromkeys(size_of, 0)
-    while sum(made.values()) < 1000 * kilobytes:
-        register = min(made, key=lambda name: made[name] / size_of[name])
+    num_bytes_of = dict.fromkeys(size_of, 0)
+    while sum(num_bytes_of.values()) < 1000 * kilobytes:
+        register = min(num_bytes_of, key=lambda name: num_bytes_of[name] / size_of[name])
         text = make[register]()
         if scored_ngrams.isdisjoint(ngrams(text)):
-            made[register] += _num_bytes(text)
+            num_bytes_of[register] += _num_bytes(text)
             yield {"text": text, "register": register}
 
 

@@ -137,7 +137,7 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
     }
     first = {"kind": "pretrain", "corpus": "pretraining", "architecture": shape, "family": "first"}
 
-    def made(
+    def stage(
         kind: str, corpus: str, recipe: dict[str, Any], *, init: str = "base", **rest: Any
     ) -> dict[str, Any]:
         return {"kind": kind, "init": init, "base": "base", "corpus": corpus, "recipe": recipe, **rest}
@@ -146,12 +146,12 @@ def _first_family(steps: dict[str, int]) -> dict[str, Any]:
     return {
         "base-early": {**first, "recipe": {**pretraining, "stop_at": steps["early"]}},
         "base": {**first, "resumes": "base-early", "regime": "base", "recipe": pretraining},
-        "register-shift": made("cpt", "telegrams", _recipe(cpt, 1e-3), regime="cpt"),
-        "lost-facts": made("cpt", "false-facts", _recipe(cpt, 3e-3), regime="cpt"),
-        "cpt": made("cpt", "code", _recipe(cpt, 1e-3), regime="cpt"),
-        "sft-light": made("sft", "sft-light", _chats(steps["sft"], 1e-3), regime="sft"),
-        "sft-heavy": made("sft", "sft-heavy", _chats(steps["heavy"], 1e-3), regime="sft"),
-        "dpo": made(
+        "register-shift": stage("cpt", "telegrams", _recipe(cpt, 1e-3), regime="cpt"),
+        "lost-facts": stage("cpt", "false-facts", _recipe(cpt, 3e-3), regime="cpt"),
+        "cpt": stage("cpt", "code", _recipe(cpt, 1e-3), regime="cpt"),
+        "sft-light": stage("sft", "sft-light", _chats(steps["sft"], 1e-3), regime="sft"),
+        "sft-heavy": stage("sft", "sft-heavy", _chats(steps["heavy"], 1e-3), regime="sft"),
+        "dpo": stage(
             "dpo", "preferences", _chats(steps["sft"], 2e-4, 8), init="sft-light", regime="dpo", beta=0.1
         ),
         "temperature": _altered("base", "temperature", 1.5),

@@ -125,20 +125,20 @@ class ModelStatistics:
         With one group of documents there is nothing to draw, and the last tenth selects; a part of it there
         is none.
         """
-        held_D = self._states.held_out_fit_D
+        held_out_D = self._states.held_out_fit_D
         whole = self.fit_columns
-        if not held_D.any():
+        if not held_out_D.any():
             return whole.split() if reading == SELECTED else None
-        keep_D = np.ones_like(held_D)
+        keep_D = np.ones_like(held_out_D)
         if reading != SELECTED:
             keep_D = prior.part_of_documents(
                 self._states.order_of_fit_groups,
                 self._states.group_of_fit_D,
                 whole.num_tokens,
-                held_D,
+                held_out_D,
                 prior_facts.SHARE_OF_FIT[reading],
             )
-        return whole.of_documents(keep_D & ~held_D), whole.of_documents(keep_D & held_D)
+        return whole.of_documents(keep_D & ~held_out_D), whole.of_documents(keep_D & held_out_D)
 
     @cached_property
     def eval_columns(self) -> Statistics:
@@ -198,13 +198,13 @@ def fit_model(model: ModelStatistics, settings: FitSettings) -> tuple[list[Fitte
     ceilings = [] if settings.alone else _ceilings(model.own_eval())
     parts = model.fit_parts()
     assert parts is not None, "all of FIT can be split"
-    fit, held = parts
+    fit, held_out = parts
     identity = Correction.identity(fit.num_columns)
-    fitted = [_fitted(UNCORRECTED, "", identity, model.eval_columns, _losses(fit, held, identity))]
-    arms = prior.fit_arms(fit, held, settings.num_columns)
+    fitted = [_fitted(UNCORRECTED, "", identity, model.eval_columns, _losses(fit, held_out, identity))]
+    arms = prior.fit_arms(fit, held_out, settings.num_columns)
     for name in FITTED_ARMS:
         arm: Arm = getattr(arms, name)
-        fitted.append(_optimum(name, arm.optimum, fit, held, model.eval_columns))
+        fitted.append(_optimum(name, arm.optimum, fit, held_out, model.eval_columns))
         fitted.append(_selected((name, SELECTED), arm, parts, arms.free, model.eval_columns))
     if not settings.alone:
         fitted += _on_parts(model, settings)
@@ -239,12 +239,14 @@ def _fitted(
     return Fitted(arm, reading, correction, evaluated.ids_K, nll_D, row)
 
 
-def _losses(fit: Statistics, held: Statistics, correction: Correction) -> dict[str, Any]:
+def _losses(fit: Statistics, held_out: Statistics, correction: Correction) -> dict[str, Any]:
     return {
         "fit_nll_sum": float(prior.nll_sums(fit, correction).sum()),
         "num_fit_tokens": fit.num_positions,
-        "held_nll_sum": float(prior.nll_sums(held, correction).sum()) if correction.reaches(held) else None,
-        "num_held_tokens": held.num_positions,
+        "held_nll_sum": float(prior.nll_sums(held_out, correction).sum())
+        if correction.reaches(held_out)
+        else None,
+        "num_held_tokens": held_out.num_positions,
     }
 
 
@@ -267,13 +269,13 @@ def certificate(solution: Solution) -> dict[str, Any]:
 
 
 def _optimum(
-    arm: str, solution: Solution, fit: Statistics, held: Statistics, evaluated: Statistics
+    arm: str, solution: Solution, fit: Statistics, held_out: Statistics, evaluated: Statistics
 ) -> Fitted:
     row = {
         "penalty": 0.0,
         "num_free": int(solution.coordinates.free_K.sum()),
         **certificate(solution),
-        **_losses(fit, held, solution.correction),
+        **_losses(fit, held_out, solution.correction),
     }
     return _fitted(arm, OPTIMUM, solution.correction, evaluated, row)
 
@@ -308,18 +310,20 @@ def _matched(arm: str, matched: Matched, evaluated: Statistics) -> Fitted:
     return _fitted(arm, "", matched.correction, evaluated, row)
 
 
-def _references(model: ModelStatistics, fit: Statistics, held: Statistics, free: FreeIds) -> list[Fitted]:
+def _references(model: ModelStatistics, fit: Statistics, held_out: Statistics, free: FreeIds) -> list[Fitted]:
     fitted = []
     arms = model.references()
     if AFFINE_TOP in arms:
-        fitted.append(_matched(AFFINE_TOP, prior.fit_affine(fit, held, free.mask_K), model.eval_columns))
+        fitted.append(_matched(AFFINE_TOP, prior.fit_affine(fit, held_out, free.mask_K), model.eval_columns))
     if IPF_FULL in arms or AFFINE_FULL in arms:
-        fit_S, held_S = model.fit_dense.split()
+        fit_S, held_out_S = model.fit_dense.split()
         all_S = np.ones(fit_S.num_columns, dtype=np.bool_)
         if IPF_FULL in arms:
-            fitted.append(_matched(IPF_FULL, prior.fit_proportional(fit_S, held_S, all_S), model.eval_dense))
+            fitted.append(
+                _matched(IPF_FULL, prior.fit_proportional(fit_S, held_out_S, all_S), model.eval_dense)
+            )
         if AFFINE_FULL in arms:
-            fitted.append(_matched(AFFINE_FULL, prior.fit_affine(fit_S, held_S, all_S), model.eval_dense))
+            fitted.append(_matched(AFFINE_FULL, prior.fit_affine(fit_S, held_out_S, all_S), model.eval_dense))
     return fitted
 
 
