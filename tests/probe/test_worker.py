@@ -7,7 +7,7 @@ from stemmatics.core import plugins
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, to_json
 from stemmatics.probe import worker
-from stemmatics.probe.base import Context, Failed, Made, each, reason_of
+from stemmatics.probe.base import Context, FactOutput, Failed, each, reason_of
 from stemmatics.store.ledger import Ledger
 
 FACTS = [Fact("toy", 1, {"n": n}, label=f"fact {n}") for n in range(4)]
@@ -56,7 +56,7 @@ def test_what_one_fact_throws_fails_that_one_alone(run):
             raise UserError("no text", "the file is empty", "Give another")
         if fact.params["n"] == 2:
             raise ZeroDivisionError("by zero")
-        return Made(fact, ROWS)
+        return FactOutput(fact, ROWS)
 
     ledger, reasons = run(lambda facts: each(facts, one))
     assert ledger.done() == keys(0, 3)
@@ -69,7 +69,7 @@ def test_what_one_fact_throws_fails_that_one_alone(run):
 
 def test_what_was_made_before_a_probe_breaks_is_kept(run):
     def make(facts):
-        yield Made(facts[0], ROWS)
+        yield FactOutput(facts[0], ROWS)
         raise MemoryError("no room")
 
     ledger, reasons = run(make)
@@ -78,7 +78,7 @@ def test_what_was_made_before_a_probe_breaks_is_kept(run):
 
 
 def test_a_fact_that_a_probe_forgot_has_failed(run):
-    ledger, reasons = run(lambda facts: (Made(fact, ROWS) for fact in facts[:3]))
+    ledger, reasons = run(lambda facts: (FactOutput(fact, ROWS) for fact in facts[:3]))
     assert ledger.done() == keys(0, 1, 2)
     assert reasons[FACTS[3].key] == "its probe ended without making it"
 
@@ -91,7 +91,7 @@ def test_a_probe_may_say_that_a_fact_failed(run):
 
 def test_an_interrupt_is_no_failure(run):
     def make(facts):
-        yield Made(facts[0], ROWS)
+        yield FactOutput(facts[0], ROWS)
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -100,7 +100,9 @@ def test_an_interrupt_is_no_failure(run):
 
 def test_rows_that_can_not_be_stored_fail_their_fact(run):
     def make(facts):
-        yield Made(facts[0], {"training": pa.table({"step": ["first"], "loss": [0.1], "num_tokens": [1]})})
+        yield FactOutput(
+            facts[0], {"training": pa.table({"step": ["first"], "loss": [0.1], "num_tokens": [1]})}
+        )
 
     ledger, reasons = run(make)
     assert ledger.done() == []
