@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from stemmatics.core.errors import UserError
+from stemmatics.lm.scoring.device_passes import passes_on
 from stemmatics.lm.scoring.head import LinearHead
 from stemmatics.lm.scoring.head_states import States
 from stemmatics.math.prior import (
@@ -126,17 +127,18 @@ def dense(head: LinearHead, positions: Positions) -> Statistics:
     num, num_ids = positions.num_positions, head.num_ids
     rows: Any = HeadRows(head, positions.states)
     if num * num_ids * 4 <= DENSE_BYTES:
-        kept_NS = np.empty((num, num_ids), dtype=np.float32)
+        logits_NS = np.empty((num, num_ids), dtype=np.float32)
         size = rows_of_block(head)
         for start in range(0, num, size):
-            kept_NS[start : start + size] = rows[slice(start, min(start + size, num))]
-        rows = kept_NS
+            logits_NS[start : start + size] = rows[slice(start, min(start + size, num))]
+        rows = logits_NS
     return Statistics(
         rows,
         positions.target_N,
         positions.document_N,
         np.arange(num_ids, dtype=np.int64),
         num_documents=len(positions.index_D),
+        make_passes=passes_on(head.weight.device),
     )
 
 
@@ -172,9 +174,11 @@ class Columns:
         self._column_S[ids_K] = np.arange(len(ids_K))
         self._log_z_NJ = np.empty((num, len(node_inverse_temperatures())))
         self._target_logit_N = np.empty(num)
+        self._device = torch.device("cpu")
 
     def add(self, part: slice, logits_BS: Tensor) -> None:
-        """The logits of a range of rows; they are overwritten."""
+        """The logits of a range of rows; they are overwritten. Fits run on the device that they are on."""
+        self._device = logits_BS.device
         ids = torch.from_numpy(self._ids_K).to(logits_BS.device)
         target_B1 = torch.from_numpy(self._positions.target_N[part]).to(logits_BS.device)[:, None]
         target_B = logits_BS.gather(1, target_B1)[:, 0].cpu().double().numpy()
@@ -205,6 +209,7 @@ class Columns:
             num_documents=len(self._positions.index_D),
             target_logit_N=None if complete else self._target_logit_N,
             rest=None if complete else Rest(self._log_z_NJ),
+            make_passes=passes_on(self._device),
         )
 
 

@@ -10,7 +10,7 @@ be shifted by any constant per position, as long as columns, target and rest sha
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, Self
@@ -56,6 +56,8 @@ class Statistics:
         num_documents: length of per-document results; documents without positions count 0.
         target_logit_N: the target's logit; read only where the target is in the rest.
         rest: the other ids; None in the dense form.
+        make_passes: makes the passes of a fit over these rows, given the statistics and the bytes that may
+            be stored (``row_passes.RowPasses``); None for NumPy.
     """
 
     logits_NK: RowSource
@@ -66,6 +68,7 @@ class Statistics:
     target_logit_N: Floats | None = None
     rest: Rest | None = None
     first_row: int = field(default=0)
+    make_passes: Callable[[Statistics, int], Any] | None = None
 
     def __post_init__(self) -> None:
         num_columns = self.logits_NK.shape[1]
@@ -173,8 +176,11 @@ class Statistics:
         size = self.block_rows
         for start in range(0, self.num_positions, size):
             part = slice(start, min(start + size, self.num_positions))
-            stored = self.logits_NK[slice(self.first_row + part.start, self.first_row + part.stop)]
-            yield part, np.asarray(stored, dtype=self.dtype)
+            yield part, np.asarray(self.stored_rows(part), dtype=self.dtype)
+
+    def stored_rows(self, part: slice) -> npt.NDArray[Any]:
+        """Logits of a range of positions as they are stored, (B, K)."""
+        return self.logits_NK[slice(self.first_row + part.start, self.first_row + part.stop)]
 
 
 @dataclass(frozen=True, eq=False)
