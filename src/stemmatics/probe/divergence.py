@@ -71,7 +71,7 @@ class Divergence:
 
 def _output_or_refusal(fact: Fact, context: Context) -> FactOutput:
     try:
-        return _output(fact, context)
+        return _measured(fact, context)
     except Refused as refusal:
         return _output(fact, Rows(), {"refusal": str(refusal)})
 
@@ -97,7 +97,7 @@ class _Side:
         return self.stored.states()
 
 
-def _output(fact: Fact, context: Context) -> FactOutput:
+def _measured(fact: Fact, context: Context) -> FactOutput:
     reading_of = {role: _reading(fact, role) for role in ("base", "descendant")}
     readers = {role: reading.reader(context) for role, reading in reading_of.items()}
     _refuse_other_tokens(fact, readers, context)
