@@ -35,7 +35,7 @@ from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
 from stemmatics.probe.divergence_rows import Rows
 from stemmatics.probe.pairs import copy_of, pair_key
-from stemmatics.probe.passes import CorpusPass, Reading, Refused, pass_over, report_pass
+from stemmatics.probe.passes import CorpusPass, Reading, Refused, pass_over, refuse_non_finite, report_pass
 from stemmatics.probe.score import progress
 from stemmatics.probe.sources import encoded
 
@@ -87,6 +87,8 @@ def _measured(fact: Fact, context: Context) -> FactOutput:
         role: _side(readers[role], pass_over(reading, context, on_event=on_event), mask_V)
         for role, reading in reading_of.items()
     }
+    for side in sides.values():
+        refuse_non_finite(_not_finite(side))
     base, descendant = sides["base"], sides["descendant"]
     compare = Comparison(mask_V)
     rows = Rows()
@@ -143,6 +145,15 @@ def _side(reader: Reader, passed: CorpusPass, mask_V: NDArray[np.bool_]) -> Side
         message = "a model's logits are not a linear head of its states with a scale and a soft cap"
         raise Refused(message)
     return side
+
+
+def _not_finite(side: Side) -> list[int]:
+    """Indices of documents whose loss is not finite."""
+    return [
+        stored.scores.document.index
+        for stored in side.documents(None)
+        if not np.isfinite(stored.scores.nll[stored.scores.scored]).all()
+    ]
 
 
 def _spread(side: Side, at_most: int) -> frozenset[int]:
