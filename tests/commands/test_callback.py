@@ -2,6 +2,7 @@
 
 import json
 import math
+import sys
 from types import SimpleNamespace
 
 import numpy as np
@@ -268,9 +269,13 @@ def test_mlflow_has_the_values(tiny, loaded, tmp_path, monkeypatch):
 
 
 def test_trackio_has_the_values(tiny, loaded, tmp_path, monkeypatch):
-    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
     pytest.importorskip("trackio", reason="trackio is not installed")
     import sqlite3
+
+    # read from the environment when it is imported, which other tests may have done
+    for name in [name for name in sys.modules if name.partition(".")[0] == "trackio"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
 
     callback = st.StemmaCallback(None, tiny / "a.jsonl", every=4)
     train(loaded, tmp_path / "out", [callback], report_to=["trackio"], project="watched")

@@ -55,13 +55,9 @@ class Watcher(TrainerCallback):
     def on_step_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Evaluate if it is due; the last update is evaluated when training ends."""
-        del control
-        if (
-            state.is_world_process_zero
-            and state.global_step < state.max_steps
-            and self.is_due(state.global_step)
-        ):
+        """Evaluate if it is due, and after the last update: trackers end their runs when training does."""
+        is_last = state.global_step >= state.max_steps or control.should_training_stop
+        if state.is_world_process_zero and (is_last or self.is_due(state.global_step)):
             self._evaluate(args, state, kwargs)
 
     def on_save(
@@ -76,7 +72,7 @@ class Watcher(TrainerCallback):
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Evaluate what training has made."""
+        """Evaluate what training has made, if it ended otherwise than after an update, and end."""
         del control
         if state.is_world_process_zero:
             if state.global_step != self._last_step:
