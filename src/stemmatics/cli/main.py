@@ -63,11 +63,12 @@ def _register() -> None:
         score,
         show,
         status,
+        tokens,
         verify,
     )
 
     commands = (
-        *(demo, init, check, score, compare, run, status, ladder, show, export, merge, prune, cache),
+        *(demo, init, check, score, compare, tokens, run, status, ladder, show, export, merge, prune, cache),
         *(analyse, floor, verify, report),
     )
     for module in commands:
