@@ -1,6 +1,7 @@
 """stemmatics: what did training change in a language model, and how sure is that?
 
-``score``, ``compare``, ``analyse``, ``load_run`` and ``verify`` mirror the commands of the same names.
+``score``, ``compare``, ``analyse``, ``load_run`` and ``verify`` mirror the commands of the same names;
+``StemmaCallback`` watches a training run.
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ import importlib
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["__version__", "analyse", "compare", "load_run", "run", "score", "verify"]
+__all__ = ["StemmaCallback", "__version__", "analyse", "compare", "load_run", "run", "score", "verify"]
 
 _MODULES = {
+    "StemmaCallback": "stemmatics.commands.callback",
     "analyse": "stemmatics.commands.analyse",
     "score": "stemmatics.commands.score",
     "compare": "stemmatics.commands.compare",

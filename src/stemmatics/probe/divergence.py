@@ -6,8 +6,8 @@ Axes: T tokens of one document, N positions, V vocabulary.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,25 +26,19 @@ from stemmatics.facts.divergence import (
     PAIR,
     damage_name,
 )
-from stemmatics.lm.scoring.divergence import TokenDivergence, divergence_of, rows_of_block
-from stemmatics.lm.scoring.head import LinearHead
+from stemmatics.lm.scoring.compared import Comparison, Side, shared_mask
 from stemmatics.lm.scoring.head_damage import damaged, head_noise, match
-from stemmatics.lm.scoring.head_pass import Positions, restricted
-from stemmatics.lm.scoring.head_states import States
+from stemmatics.lm.scoring.head_pass import Positions
 from stemmatics.lm.scoring.passes import Reader
-from stemmatics.lm.scoring.stored_pass import PassRequest, StoredDocument, StoredPass
-from stemmatics.lm.scoring.structure import structure_of
-from stemmatics.lm.tokens.tokenizer import shared_support
+from stemmatics.lm.scoring.stored_pass import PassRequest, StoredPass
 from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
-from stemmatics.probe.divergence_rows import Document, Rows
+from stemmatics.probe.divergence_rows import Rows
 from stemmatics.probe.pairs import copy_of, pair_key
-from stemmatics.probe.passes import CorpusPass, Reading, Refused, pass_over, report_pass
+from stemmatics.probe.passes import CorpusPass, Reading, Refused, pass_over, refuse_non_finite, report_pass
 from stemmatics.probe.score import progress
 from stemmatics.probe.sources import encoded
 
-# tokens whose values are held at once
-_BATCH_TOKENS = 1 << 15
 _OTHER_ATTENTION = {"sdpa": "eager", "eager": "sdpa"}
 
 
@@ -82,35 +76,21 @@ def _output(fact: Fact, rows: Rows, model: dict[str, Any]) -> FactOutput:
     return FactOutput(fact, {**tables, "divergence_model": DIVERGENCE.table("divergence_model", [row])})
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """A model's head on the shared support, and the inputs of it that a pass has kept."""
-
-    reader: Reader
-    head: LinearHead
-    stored: StoredPass
-    documents: Callable[[frozenset[int] | None], Iterator[StoredDocument]]
-
-    @property
-    def states(self) -> States:
-        """Head inputs of all scored tokens."""
-        return self.stored.states()
-
-
 def _measured(fact: Fact, context: Context) -> FactOutput:
     reading_of = {role: _reading(fact, role) for role in ("base", "descendant")}
     readers = {role: reading.reader(context) for role, reading in reading_of.items()}
     _refuse_other_tokens(fact, readers, context)
-    mask_V = _shared_mask(*readers.values())
-    ids_S = np.flatnonzero(mask_V).astype(np.int64)
+    mask_V = shared_mask(*readers.values())
     counted = encoded(fact.needs["corpus"], readers["base"].tokenizer, context).counted(0)
     on_event = progress(fact, context, counted)
     sides = {
-        role: _side(readers[role], pass_over(reading, context, on_event=on_event), ids_S)
+        role: _side(readers[role], pass_over(reading, context, on_event=on_event), mask_V)
         for role, reading in reading_of.items()
     }
+    for side in sides.values():
+        refuse_non_finite(_not_finite(side))
     base, descendant = sides["base"], sides["descendant"]
-    compare = _Comparison(mask_V)
+    compare = Comparison(mask_V)
     rows = Rows()
     for document, values in compare(base, descendant):
         rows.add(PAIR, document, values)
@@ -124,7 +104,7 @@ def _measured(fact: Fact, context: Context) -> FactOutput:
             "token_ids_sha256": counted.token_ids_sha256,
             "prefix_id": base.reader.prefix_id,
             "num_ids": base.reader.loaded.num_ids,
-            "num_support": len(ids_S),
+            "num_support": int(mask_V.sum()),
             "dtype": str(base.reader.loaded.model.dtype).removeprefix("torch."),
             "scratch_bytes": base.stored.num_bytes + descendant.stored.num_bytes,
             "noise_scales": scales,
@@ -159,84 +139,24 @@ def _refuse_other_tokens(fact: Fact, readers: dict[str, Reader], context: Contex
         raise Refused(message)
 
 
-def _shared_mask(base: Reader, descendant: Reader) -> NDArray[np.bool_]:
-    sizes = base.loaded.num_ids, descendant.loaded.num_ids
-    return shared_support(base.tokenizer, descendant.tokenizer, *sizes).mask
-
-
-def _head_of(reader: Reader) -> LinearHead:
-    cutter = reader.cutter()
-    head = structure_of(reader.loaded.model, cutter.context_length, cutter.size).head
-    if head is None:
+def _side(reader: Reader, passed: CorpusPass, mask_V: NDArray[np.bool_]) -> Side:
+    side = Side.of(reader, passed.stored, passed.documents, mask_V)
+    if side is None:
         message = "a model's logits are not a linear head of its states with a scale and a soft cap"
         raise Refused(message)
-    return head
+    return side
 
 
-def _side(reader: Reader, passed: CorpusPass, ids_S: NDArray[np.int64]) -> _Side:
-    return _Side(reader, restricted(_head_of(reader), ids_S), passed.stored, passed.documents)
+def _not_finite(side: Side) -> list[int]:
+    """Indices of documents whose loss is not finite."""
+    return [
+        stored.scores.document.index
+        for stored in side.documents(None)
+        if not np.isfinite(stored.scores.nll[stored.scores.scored]).all()
+    ]
 
 
-class _Comparison:
-    """Two sides' values by document, in batches of documents: memory does not grow with the corpus."""
-
-    def __init__(self, mask_V: NDArray[np.bool_]) -> None:
-        self.mask_V = mask_V
-        self.compact_V = np.cumsum(mask_V) - 1
-
-    def __call__(
-        self, base: _Side, descendant: _Side, only: frozenset[int] | None = None
-    ) -> Iterator[tuple[Document, TokenDivergence]]:
-        """Documents in order, without those that have no scored token on the support."""
-        batch: list[tuple[Document, NDArray[np.int64], NDArray[np.int64]]] = []
-        size = 0
-        for first, second in zip(base.documents(only), descendant.documents(only), strict=True):
-            document = self.document(first)
-            inside = np.flatnonzero(document.inside_T[document.scored_T])
-            batch.append((document, first.first_state + inside, second.first_state + inside))
-            size += len(inside)
-            if size >= _BATCH_TOKENS:
-                yield from self._values(batch, base, descendant)
-                batch, size = [], 0
-        yield from self._values(batch, base, descendant)
-
-    def document(self, stored: StoredDocument) -> Document:
-        """A document with the tokens that count."""
-        scores = stored.scores
-        inside_T = scores.scored & self.mask_V[scores.document.ids]
-        return Document(scores.document, scores.scored, inside_T)
-
-    def _values(
-        self, batch: Sequence[tuple[Document, Any, Any]], base: _Side, descendant: _Side
-    ) -> Iterator[tuple[Document, TokenDivergence]]:
-        if not any(len(rows) for _, rows, _ in batch):
-            return
-        target_N = np.concatenate([self.targets(document) for document, _, _ in batch])
-        base_rows, descendant_rows = (np.concatenate([rows[side] for _, *rows in batch]) for side in (0, 1))
-        values = divergence_of(
-            _logits(base.head, base.states.take(base_rows)),
-            _logits(descendant.head, descendant.states.take(descendant_rows)),
-            torch.from_numpy(target_N),
-            block=rows_of_block(base.head.num_ids, base.head.weight.device),
-        )
-        start = 0
-        for document, rows, _ in batch:
-            part = slice(start, start + len(rows))
-            start = part.stop
-            if len(rows):
-                yield document, values.at(part)
-
-    def targets(self, document: Document) -> NDArray[np.int64]:
-        """Columns of the scored tokens on the support."""
-        columns: NDArray[np.int64] = self.compact_V[document.tokens.ids[document.inside_T]].astype(np.int64)
-        return columns
-
-
-def _logits(head: LinearHead, states: States) -> Callable[[int, int], torch.Tensor]:
-    return lambda start, stop: head.logits(states.rows(start, stop)).float()
-
-
-def _spread(side: _Side, at_most: int) -> frozenset[int]:
+def _spread(side: Side, at_most: int) -> frozenset[int]:
     """Documents evenly spaced over the corpus, which may be sorted by register: about so many tokens."""
     num_scored = {
         stored.scores.document.index: int(stored.scores.scored.sum()) for stored in side.documents(None)
@@ -252,7 +172,7 @@ def _spread(side: _Side, at_most: int) -> frozenset[int]:
 
 
 def _damage(
-    fact: Fact, base: _Side, descendant: _Side, compare: _Comparison, rows: Rows
+    fact: Fact, base: Side, descendant: Side, compare: Comparison, rows: Rows
 ) -> tuple[list[float], str]:
     """The base with noise on its head that costs what the descendant lost on the same documents."""
     selected = _spread(base, int(fact.params["floor_tokens"]))
@@ -279,7 +199,7 @@ def _damage(
     return scales, ""
 
 
-def _positions(compare: _Comparison, base: _Side, selected: frozenset[int]) -> Positions:
+def _positions(compare: Comparison, base: Side, selected: frozenset[int]) -> Positions:
     row_parts, targets, lengths, indices = [], [], [], []
     for stored in base.documents(selected):
         document = compare.document(stored)
@@ -297,7 +217,7 @@ def _positions(compare: _Comparison, base: _Side, selected: frozenset[int]) -> P
     )
 
 
-def _controls(fact: Fact, base: _Side, compare: _Comparison, rows: Rows, context: Context) -> None:
+def _controls(fact: Fact, base: Side, compare: Comparison, rows: Rows, context: Context) -> None:
     """The base with itself: read again, in half precision, under the other implementation of attention."""
     at_most = int(fact.params["control_tokens"])
     selected = _spread(base, at_most) if at_most else frozenset()
@@ -309,8 +229,7 @@ def _controls(fact: Fact, base: _Side, compare: _Comparison, rows: Rows, context
         stored = StoredPass.run(reader, corpus, [PassRequest(selected, states=True)], context.scratch())
         label = f"{fact.needs['base'].label}, {name}"
         report_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
-        ids_S = np.flatnonzero(compare.mask_V).astype(np.int64)
-        other = _side(reader, CorpusPass(reader, corpus, stored), ids_S)
+        other = _side(reader, CorpusPass(reader, corpus, stored), compare.mask_V)
         for document, values in compare(base, other, selected):
             rows.add(name, document, values)
 

@@ -9,25 +9,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from stemmatics.facts.divergence import PAIR
+from stemmatics.lm.scoring.compared import ComparedDocument
 from stemmatics.lm.scoring.divergence import TokenDivergence
-from stemmatics.lm.scoring.sums import POSITION_BINS, POSITION_EDGES, TOKEN_CLASSES, TokenizedDocument
+from stemmatics.lm.scoring.sums import POSITION_BINS, POSITION_EDGES, TOKEN_CLASSES
 from stemmatics.math.divergence import bin_of
 
 # nats of the base's entropy
 ENTROPY_EDGES = (0.1, 0.5, 1.0, 2.0, 4.0)
 ENTROPY_BINS = ("0-0.1", "0.1-0.5", "0.5-1", "1-2", "2-4", "4+")
-
-
-@dataclass(frozen=True, eq=False)
-class Document:
-    """A document's tokens, which of them were scored, and which of those are on the support."""
-
-    tokens: TokenizedDocument
-    scored_T: NDArray[np.bool_]
-    inside_T: NDArray[np.bool_]
 
 
 @dataclass(eq=False)
@@ -42,7 +33,7 @@ class Rows:
         """Rows by table."""
         return {"divergence_sums": self.sums, "divergence_bins": self.bins, "divergence_parts": self.parts}
 
-    def add(self, comparison: str, document: Document, values: TokenDivergence) -> None:
+    def add(self, comparison: str, document: ComparedDocument, values: TokenDivergence) -> None:
         """One document's sums; counts and parts of the pair itself only."""
         index = document.tokens.index
         self.sums.append(
@@ -69,7 +60,7 @@ class Rows:
             self.parts += _parts(document, values)
 
 
-def _parts(document: Document, values: TokenDivergence) -> list[dict[str, Any]]:
+def _parts(document: ComparedDocument, values: TokenDivergence) -> list[dict[str, Any]]:
     position_T = np.arange(len(document.inside_T))
     axes = {
         "token_class": (TOKEN_CLASSES, document.tokens.classes[document.inside_T].astype(np.int64)),

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 from stemmatics.core import plugins
+from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import key_of
 from stemmatics.core.scoring import Scoring
@@ -117,3 +118,13 @@ def reading_of(fact: Fact) -> Reading | None:
     probe = plugins.find("probes", fact.probe)()
     named = getattr(probe, "reading", None)
     return None if named is None else named(fact)
+
+
+def refuse_non_finite(indices: Sequence[int]) -> None:
+    """Raise UserError that counts the documents of a pass whose loss is not finite."""
+    if indices:
+        raise UserError(
+            f"the loss of {len(indices)} documents is not finite",
+            f"the first has the index {indices[0]}",
+            "float32 may help: `numerics: {dtype: float32}`",
+        )

@@ -118,6 +118,22 @@ def load(
     )
 
 
+def in_memory(model: Any, tokenizer: Any) -> Loaded:
+    """A model that is in memory already, such as one in training, with its tokenizer; nothing is changed."""
+    stop_ids, flags = end_of_text(tokenizer, model)
+    nowhere = Pin(
+        kind="folder",
+        source="a model in memory",
+        revision=None,
+        files={},
+        weights_sha256="",
+        tokenizer_sha256=None,
+        config_sha256="",
+    )
+    num_ids = int(model.get_input_embeddings().weight.shape[0])
+    return Loaded(model, tokenizer, nowhere, _context_of(model), num_ids, stop_ids, flags)
+
+
 def load_tokenizer(
     checkpoint: str | Pin, *, trust_remote_code: bool = False, offline: bool | None = None
 ) -> tuple[Any, dict[str, str]]:

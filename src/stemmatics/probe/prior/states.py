@@ -5,13 +5,12 @@ Axes: T tokens of one document, N positions, S supported ids.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact
 from stemmatics.core.keys import seed_from
 from stemmatics.core.scoring import Scoring
@@ -25,7 +24,7 @@ from stemmatics.lm.scoring.structure import structure_of
 from stemmatics.lm.tokens.tokenizer import shared_support
 from stemmatics.math.prior import held_out_documents
 from stemmatics.probe.base import Context
-from stemmatics.probe.passes import Reading, Refused, pass_over
+from stemmatics.probe.passes import Reading, Refused, pass_over, refuse_non_finite
 from stemmatics.probe.score import progress
 from stemmatics.probe.sources import encoded, text_tokenizer_of
 
@@ -141,7 +140,7 @@ def head_pass(fact: Fact, context: Context) -> HeadPass:
             splits[split_of[scores.document.index]].add(stored)
         if not np.isfinite(scores.nll[scores.scored]).all():
             non_finite.append(scores.document.index)
-    _refuse_non_finite(non_finite)
+    refuse_non_finite(non_finite)
     for name, split in splits.items():
         if split.num_positions < 2:
             message = f"the {name} split has {split.num_positions} scored tokens; more text is needed"
@@ -276,12 +275,3 @@ def _num_ids(partner: Fact, context: Context) -> int:
 
     trust = bool(partner.where.get("trust_remote_code"))
     return int(load_config(pin_of(partner, context), trust_remote_code=trust).get_text_config().vocab_size)
-
-
-def _refuse_non_finite(non_finite: Sequence[int]) -> None:
-    if non_finite:
-        raise UserError(
-            f"the loss of {len(non_finite)} documents is not finite",
-            f"the first has the index {non_finite[0]}",
-            "float32 may help: `numerics: {dtype: float32}`",
-        )
