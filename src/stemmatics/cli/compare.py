@@ -1,4 +1,4 @@
-"""stemma compare: one pair, without a config file."""
+"""stemma compare: a base and its descendants, without a config file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stemmatics.cli.output import AsJson
 
 def compare(
     base: Annotated[str, typer.Argument(metavar="BASE")],
-    descendant: Annotated[str, typer.Argument(metavar="DESCENDANT")],
+    descendant: Annotated[list[str], typer.Argument(metavar="DESCENDANT...")],
     text: opt.Texts,
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/compare"),
     recover: Annotated[
@@ -44,19 +44,19 @@ def compare(
     timings: opt.Timings = False,
     as_json: AsJson = False,
 ) -> int:
-    """Compare two checkpoints on texts and write a report.
+    """Compare a base with its descendants on texts and write a report.
 
-    Measures loss, prior and depth; with --recover also recovery.
+    Measures loss, divergence, prior and depth; with --recover also recovery.
     """
     from stemmatics.cli.outcome import show_outcome
     from stemmatics.cli.progress import watching
     from stemmatics.commands.compare import compare as command
 
-    first, second = opt.with_weights_of_any([base, descendant], weights)
+    first, *others = opt.with_weights_of_any([base, *descendant], weights)
     with watching() as watcher:
         outcome = command(
             first,
-            second,
+            others,
             text,
             out,
             only=opt.names_of(only),

@@ -1,7 +1,8 @@
-"""One base and one descendant, without a config file."""
+"""One base and its descendants, without a config file."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,7 +28,7 @@ PRIOR_TOKENS = 8_000
 
 def compare(
     base: str,
-    descendant: str,
+    descendants: str | Sequence[str],
     text: Sequence[str | Path],
     out: str | Path = "runs/compare",
     *,
@@ -36,18 +37,19 @@ def compare(
     on_step: Callable[[str], None] = lambda _step: None,
     **settings: Any,
 ) -> Outcome:
-    """Compare two checkpoints on some texts and write a report to ``out``.
+    """Compare a base with one or several descendants on some texts and write a report to ``out``.
 
-    ``only`` names measures (all by default); ``settings`` are those of :func:`pair_stemma`.
+    Descendants share what is made of the base. ``only`` names measures (all by default); ``settings`` are
+    those of :func:`pair_stemma`.
     """
     root = Path(out)
-    stemma = pair_stemma(base, descendant, text, name=root.name, **settings)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
     return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
 
 
 def pair_stemma(
     base: str,
-    descendant: str,
+    descendants: str | Sequence[str],
     texts: Sequence[str | Path],
     *,
     name: str = "compare",
@@ -58,11 +60,12 @@ def pair_stemma(
     recover: str | None = None,
     pool: Sequence[str | Path] = (),
 ) -> Stemma:
-    """The stemma of two checkpoints on some texts, with the measures that fit any pair.
+    """The stemma of a base and its descendants on some texts, with the measures that fit any pair.
 
+    A single descendant is called ``descendant``; several have the names of their sources.
     ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
     text that it trains on (by default the Python language reference, which every machine has).
-    Raises UserError for an unknown recipe, and for texts that can't be read.
+    Raises UserError for an unknown recipe, a descendant that is given twice, and texts that can't be read.
     """
     if recover is not None and recover not in RECIPES:
         raise UserError(
@@ -91,13 +94,52 @@ def pair_stemma(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "compare",
         checkpoints={
             "base": Source(source=base, **allowed),
-            "descendant": Source(source=descendant, base="base", **allowed),
+            **{
+                name: Source(source=source, base="base", **allowed)
+                for name, source in named_descendants(descendants).items()
+            },
         },
         corpora=corpora,
         scoring=scoring or Scoring(),
         numerics=numerics or Numerics(),
         measures=measures,
     )
+
+
+def named_descendants(descendants: str | Sequence[str]) -> dict[str, str]:
+    """Sources by name: the last part of each source, with a number where two would have one name.
+
+    Raises UserError where there is none, or one is given twice.
+    """
+    sources = [descendants] if isinstance(descendants, str) else list(descendants)
+    twice = next((source for source in sources if sources.count(source) > 1), None)
+    if twice is not None or not sources:
+        raise UserError(
+            "no descendant is given" if twice is None else f"{twice} is given twice",
+            "each descendant is compared with the base once",
+            "Name one or several different checkpoints after the base",
+            code=2,
+        )
+    if len(sources) == 1:
+        return {"descendant": sources[0]}
+    stems = [_stem(source) for source in sources]
+    named: dict[str, str] = {}
+    for stem, source in zip(stems, sources, strict=True):
+        # a number that is another source's own name is skipped
+        taken = {"base", *named, *(other for other in stems if other != stem)}
+        candidates = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        named[next(name for name in candidates if name not in taken)] = source
+    return named
+
+
+def _stem(source: str) -> str:
+    """A checkpoint's name without its folders or organisation; with an adapter, the adapter's."""
+    part = source.rpartition("+")[2]
+    path = part if Path(part).exists() else part.partition("@")[0]
+    stem = Path(path).name or Path(path).resolve().name
+    # the revision says which checkpoint of a repository it is
+    revision = "" if path == part else f"@{part.partition('@')[2]}"
+    return "".join(sign if sign.isprintable() else "-" for sign in stem.removesuffix(".gguf") + revision)
 
 
 def _prior() -> dict[str, Any]:
