@@ -8,9 +8,18 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stemmatics.commands.fail_if import (
+    ALL,
+    Check,
+    check_conditions,
+    parse_conditions,
+    refuse_unknown_registers,
+    refuse_unmeasured,
+)
 from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
@@ -40,11 +49,69 @@ def compare(
     """Compare a base with one or several descendants on some texts and write a report to ``out``.
 
     Descendants share what is made of the base. ``only`` names measures (all by default); ``settings`` are
-    those of :func:`pair_stemma`.
+    those of :func:`pair_stemma`. Raises UserError for what can't be compared, before weights are read.
     """
     root = Path(out)
     stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    refuse_unknown_measures(stemma, only)
     return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
+
+
+def compare_if(
+    base: str,
+    descendants: str | Sequence[str],
+    text: Sequence[str | Path],
+    out: str | Path,
+    expressions: Sequence[str],
+    *,
+    only: Iterable[str] | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+    on_step: Callable[[str], None] = lambda _step: None,
+    **settings: Any,
+) -> tuple[Outcome, list[Check]]:
+    """As ``compare``, with conditions like ``loss.delta > 0.02`` checked for every descendant.
+
+    Raises UserError for a condition that can't be read, or that names an unknown quantity, a measure that is
+    not run or a register that no text has: before weights are read.
+    """
+    conditions = parse_conditions(expressions)
+    root = Path(out)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    selected = refuse_unknown_measures(stemma, only)
+    refuse_unmeasured(conditions, selected)
+    corpora = {name: corpus for name, corpus in stemma.corpora.items() if corpus.role == "text"}
+    registers: dict[str, set[str]] = {name: set() for name in corpora}
+    if any(condition.register != ALL for condition in conditions):
+        registers = {name: _registers(corpus) for name, corpus in corpora.items()}
+        refuse_unknown_registers(conditions, set().union(*registers.values()))
+    outcome = engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
+    names = [descendant for _, descendant in stemma.pairs()]
+    checks = check_conditions(conditions, outcome.content.results, names, list(corpora), registers)
+    return outcome, checks
+
+
+def refuse_unknown_measures(stemma: Stemma, only: Iterable[str] | None) -> list[str]:
+    """The measures that run. Raises UserError where ``only`` names another, or none."""
+    if only is None:
+        return list(stemma.measures)
+    names = list(only)
+    unknown = next((name for name in names if name not in stemma.measures), None)
+    if unknown is not None or not names:
+        raise UserError(
+            "no measure is named" if unknown is None else f"measure {unknown!r} is not part of a comparison",
+            f"this comparison measures {', '.join(stemma.measures)}",
+            "Add --recover" if unknown == "recovery" else "Choose among them",
+            code=2,
+        )
+    return names
+
+
+def _registers(corpus: Corpus) -> set[str]:
+    """The registers of a text, from one pass over it."""
+    from stemmatics.lm.text.corpus import read
+
+    require("lm", "reading texts")
+    return {document.register for document in read(corpus)}
 
 
 def pair_stemma(
