@@ -81,6 +81,7 @@ def test_runs_are_read_without_torch_and_scoring_says_what_to_type(run_copy, tin
         ["status", str(run_copy)],
         ["score", str(tiny / "base"), str(tiny / "a.jsonl")],
         ["compare", str(tiny / "base"), str(tiny / "tuned"), "--text", str(tiny / "a.jsonl")],
+        ["tokens", str(tiny / "base"), str(tiny / "tuned"), "--text", str(tiny / "a.jsonl")],
         ["check", str(tiny / "base")],
     ]
     results = in_a_new_process(READING.format(heavy=HEAVY), json.dumps(commands))
@@ -89,7 +90,7 @@ def test_runs_are_read_without_torch_and_scoring_says_what_to_type(run_copy, tin
         assert code == 0, (name, err)
         assert out, name
     assert results["verify"][1].splitlines()[-1].endswith("claims hold")
-    for name in ("score", "compare", "check"):
+    for name in ("score", "compare", "tokens", "check"):
         code, out, err = results[name]
         assert (code, out) == (1, ""), name
         assert "pip install 'stemmatics[lm]'" in err, err

@@ -6,7 +6,6 @@ from tests.study.stored import sums
 
 from stemmatics.commands.compare import pair_stemma
 from stemmatics.core.numerics import Numerics
-from stemmatics.core.stemma import Source
 from stemmatics.probe import sources
 from stemmatics.study import run as study
 from stemmatics.study.readings import LOAD, PASS, TOKENIZE, Readings
@@ -78,12 +77,35 @@ def test_without_room_for_two_the_same_numbers_come_from_more_loads(compared, tm
 
 def test_descendants_of_one_base_share_its_pass(tiny, tmp_path):
     """And a descendant's own loss, which its floor is matched to, comes from the pass that scored it."""
-    stemma = pair_stemma(str(tiny / "base"), str(tiny / "tuned"), [tiny / "a.jsonl"])
-    third = Source(source=str(tiny / "other"), base="base")
-    stemma = stemma.model_copy(update={"checkpoints": {**stemma.checkpoints, "third": third}})
+    descendants = [str(tiny / "tuned"), str(tiny / "other")]
+    stemma = pair_stemma(str(tiny / "base"), descendants, [tiny / "a.jsonl"])
     readings = Readings()
     assert not study.run(stemma, tmp_path / "run", on_event=readings.event).failures
-    assert readings.times(LOAD) == {"base": 1, "descendant": 1, "third": 1}
+    assert readings.times(LOAD) == {"base": 1, "tuned": 1, "other": 1}
     passes = readings.times(PASS)
-    assert [passes[name] for name in ("base", "descendant", "third")] == [1, 1, 1]
+    assert passes.pop("base, damaged") > 1
+    once = ("base", "base, itself", "base, bfloat16", "base, attention", "base, control")
+    each = ("tuned", "other", "tuned, control", "other, control")
+    assert passes == dict.fromkeys((*once, *each), 1)
     assert readings.times(TOKENIZE) == {"text": 1}
+
+
+def test_several_descendants_have_the_numbers_of_one(tiny, tmp_path):
+    """Quantities of a pair do not depend on what it is compared beside."""
+    base, text = str(tiny / "base"), [tiny / "a.jsonl"]
+    measures = ["loss", "divergence"]
+    alone = study.run(pair_stemma(base, str(tiny / "tuned"), text), tmp_path / "alone", only=measures)
+    beside = study.run(
+        pair_stemma(base, [str(tiny / "other"), str(tiny / "tuned")], text),
+        tmp_path / "beside",
+        only=measures,
+    )
+    subjects = {name: {} for name in ("descendant", "tuned")}
+    for outcome in (alone, beside):
+        for estimate in outcome.content.results.estimates():
+            name = estimate.subject.get("descendant")
+            if name in subjects and estimate.quantity in {"loss.delta", "divergence.kl"}:
+                subject = {**estimate.subject, "descendant": ""}
+                subjects[name][estimate.quantity, *sorted(subject.items())] = estimate.value
+    assert subjects["descendant"]
+    assert subjects["descendant"] == subjects["tuned"]

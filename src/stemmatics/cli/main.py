@@ -19,6 +19,8 @@ SPINS = "1000"
 app = typer.Typer(
     name="stemma",
     help="What did training change in a language model, how much of it can be undone, and how sure is that?",
+    epilog="Exit status: 0 done, 1 a check failed or something was refused or failed, 2 wrong use, "
+    "3 a --fail-if of compare holds, 130 interrupted.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -63,11 +65,12 @@ def _register() -> None:
         score,
         show,
         status,
+        tokens,
         verify,
     )
 
     commands = (
-        *(demo, init, check, score, compare, run, status, ladder, show, export, merge, prune, cache),
+        *(demo, init, check, score, compare, tokens, run, status, ladder, show, export, merge, prune, cache),
         *(analyse, floor, verify, report),
     )
     for module in commands:

@@ -8,8 +8,14 @@ from typing import Any
 from stemmatics.cli.output import print_json
 
 
-def show_outcome(outcome: Any, *, timings: Sequence[Mapping[str, Any]] | None = None, as_json: bool) -> int:
-    """Summary, failures, and where the report is; returns the exit status."""
+def show_outcome(
+    outcome: Any,
+    *,
+    timings: Sequence[Mapping[str, Any]] | None = None,
+    checks: Sequence[Any] = (),
+    as_json: bool,
+) -> int:
+    """Summary, conditions, failures, and where the report is; returns the exit status without conditions."""
     from stemmatics.report.tables import plain_summary
 
     code = 1 if outcome.failures else 0
@@ -24,6 +30,8 @@ def show_outcome(outcome: Any, *, timings: Sequence[Mapping[str, Any]] | None = 
             "failures": outcome.failures,
             **results_json(outcome.content.results),
         }
+        if checks:
+            document["fail_if"] = [check.row() for check in checks]
         print_json(document if timings is None else {**document, "timings": timings})
         return code
     from stemmatics.cli.tables import print_summary_table
@@ -34,6 +42,8 @@ def show_outcome(outcome: Any, *, timings: Sequence[Mapping[str, Any]] | None = 
     print_summary_table(outcome)
     for line in summary:
         print(line)
+    for check in checks:
+        print(f"--fail-if {check.line()}")
     for name, reason in outcome.failures.items():
         print(f"failed: {name}: {reason}")
     print(f"report: {page}")

@@ -1,15 +1,25 @@
-"""One base and one descendant, without a config file."""
+"""One base and its descendants, without a config file."""
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stemmatics.commands.fail_if import (
+    ALL,
+    Check,
+    check_conditions,
+    parse_conditions,
+    refuse_unknown_registers,
+    refuse_unmeasured,
+)
 from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
@@ -27,7 +37,7 @@ PRIOR_TOKENS = 8_000
 
 def compare(
     base: str,
-    descendant: str,
+    descendants: str | Sequence[str],
     text: Sequence[str | Path],
     out: str | Path = "runs/compare",
     *,
@@ -36,18 +46,77 @@ def compare(
     on_step: Callable[[str], None] = lambda _step: None,
     **settings: Any,
 ) -> Outcome:
-    """Compare two checkpoints on some texts and write a report to ``out``.
+    """Compare a base with one or several descendants on some texts and write a report to ``out``.
 
-    ``only`` names measures (all by default); ``settings`` are those of :func:`pair_stemma`.
+    Descendants share what is made of the base. ``only`` names measures (all by default); ``settings`` are
+    those of :func:`pair_stemma`. Raises UserError for what can't be compared, before weights are read.
     """
     root = Path(out)
-    stemma = pair_stemma(base, descendant, text, name=root.name, **settings)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    refuse_unknown_measures(stemma, only)
     return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
+
+
+def compare_if(
+    base: str,
+    descendants: str | Sequence[str],
+    text: Sequence[str | Path],
+    out: str | Path,
+    expressions: Sequence[str],
+    *,
+    only: Iterable[str] | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] = lambda _event: None,
+    on_step: Callable[[str], None] = lambda _step: None,
+    **settings: Any,
+) -> tuple[Outcome, list[Check]]:
+    """As ``compare``, with conditions like ``loss.delta > 0.02`` checked for every descendant.
+
+    Raises UserError for a condition that can't be read, or that names an unknown quantity, a measure that is
+    not run or a register that no text has: before weights are read.
+    """
+    conditions = parse_conditions(expressions)
+    root = Path(out)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    selected = refuse_unknown_measures(stemma, only)
+    refuse_unmeasured(conditions, selected)
+    corpora = {name: corpus for name, corpus in stemma.corpora.items() if corpus.role == "text"}
+    registers: dict[str, set[str]] = {name: set() for name in corpora}
+    if any(condition.register != ALL for condition in conditions):
+        registers = {name: _registers(corpus) for name, corpus in corpora.items()}
+        refuse_unknown_registers(conditions, set().union(*registers.values()))
+    outcome = engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
+    names = [descendant for _, descendant in stemma.pairs()]
+    checks = check_conditions(conditions, outcome.content.results, names, list(corpora), registers)
+    return outcome, checks
+
+
+def refuse_unknown_measures(stemma: Stemma, only: Iterable[str] | None) -> list[str]:
+    """The measures that run. Raises UserError where ``only`` names another, or none."""
+    if only is None:
+        return list(stemma.measures)
+    names = list(only)
+    unknown = next((name for name in names if name not in stemma.measures), None)
+    if unknown is not None or not names:
+        raise UserError(
+            "no measure is named" if unknown is None else f"measure {unknown!r} is not part of a comparison",
+            f"this comparison measures {', '.join(stemma.measures)}",
+            "Add --recover" if unknown == "recovery" else "Choose among them",
+            code=2,
+        )
+    return names
+
+
+def _registers(corpus: Corpus) -> set[str]:
+    """The registers of a text, from one pass over it."""
+    from stemmatics.lm.text.corpus import read
+
+    require("lm", "reading texts")
+    return {document.register for document in read(corpus)}
 
 
 def pair_stemma(
     base: str,
-    descendant: str,
+    descendants: str | Sequence[str],
     texts: Sequence[str | Path],
     *,
     name: str = "compare",
@@ -58,11 +127,12 @@ def pair_stemma(
     recover: str | None = None,
     pool: Sequence[str | Path] = (),
 ) -> Stemma:
-    """The stemma of two checkpoints on some texts, with the measures that fit any pair.
+    """The stemma of a base and its descendants on some texts, with the measures that fit any pair.
 
+    A single descendant is called ``descendant``; several have the names of their sources.
     ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
     text that it trains on (by default the Python language reference, which every machine has).
-    Raises UserError for an unknown recipe, and for texts that can't be read.
+    Raises UserError for an unknown recipe, a descendant that is given twice, and texts that can't be read.
     """
     if recover is not None and recover not in RECIPES:
         raise UserError(
@@ -91,13 +161,52 @@ def pair_stemma(
         name=re.sub(r"[^A-Za-z0-9._-]+", "-", name).lstrip("._-") or "compare",
         checkpoints={
             "base": Source(source=base, **allowed),
-            "descendant": Source(source=descendant, base="base", **allowed),
+            **{
+                name: Source(source=source, base="base", **allowed)
+                for name, source in named_descendants(descendants).items()
+            },
         },
         corpora=corpora,
         scoring=scoring or Scoring(),
         numerics=numerics or Numerics(),
         measures=measures,
     )
+
+
+def named_descendants(descendants: str | Sequence[str]) -> dict[str, str]:
+    """Sources by name: the last part of each source, with a number where two would have one name.
+
+    Raises UserError where there is none, or one is given twice.
+    """
+    sources = [descendants] if isinstance(descendants, str) else list(descendants)
+    twice = next((source for source in sources if sources.count(source) > 1), None)
+    if twice is not None or not sources:
+        raise UserError(
+            "no descendant is given" if twice is None else f"{twice} is given twice",
+            "each descendant is compared with the base once",
+            "Name one or several different checkpoints after the base",
+            code=2,
+        )
+    if len(sources) == 1:
+        return {"descendant": sources[0]}
+    stems = [_stem(source) for source in sources]
+    named: dict[str, str] = {}
+    for stem, source in zip(stems, sources, strict=True):
+        # a number that is another source's own name is skipped
+        taken = {"base", *named, *(other for other in stems if other != stem)}
+        candidates = itertools.chain([stem], (f"{stem}-{number}" for number in itertools.count(2)))
+        named[next(name for name in candidates if name not in taken)] = source
+    return named
+
+
+def _stem(source: str) -> str:
+    """A checkpoint's name without its folders or organisation; with an adapter, the adapter's."""
+    part = source.rpartition("+")[2]
+    path = part if Path(part).exists() else part.partition("@")[0]
+    stem = Path(path).name or Path(path).resolve().name
+    # the revision says which checkpoint of a repository it is
+    revision = "" if path == part else f"@{part.partition('@')[2]}"
+    return "".join(sign if sign.isprintable() else "-" for sign in stem.removesuffix(".gguf") + revision)
 
 
 def _prior() -> dict[str, Any]:

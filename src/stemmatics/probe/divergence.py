@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from stemmatics.core.facts import Fact
+from stemmatics.core.keys import key_of
 from stemmatics.core.scoring import Scoring
 from stemmatics.facts.divergence import (
     ATTENTION,
@@ -225,13 +226,29 @@ def _controls(fact: Fact, base: Side, compare: Comparison, rows: Rows, context: 
         return
     corpus = encoded(fact.needs["corpus"], base.reader.tokenizer, context)
     for name, reader in _other_readers(base.reader):
-        started = time.monotonic()
-        stored = StoredPass.run(reader, corpus, [PassRequest(selected, states=True)], context.scratch())
-        label = f"{fact.needs['base'].label}, {name}"
-        report_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
+        stored = _control_pass(fact, name, reader, selected, context)
         other = _side(reader, CorpusPass(reader, corpus, stored), compare.mask_V)
         for document, values in compare(base, other, selected):
             rows.add(name, document, values)
+
+
+def _control_pass(
+    fact: Fact, name: str, reader: Reader, selected: frozenset[int], context: Context
+) -> StoredPass:
+    """A control's pass over some documents: one for all descendants of a base."""
+    passes = context.workspace.passes
+    read = _reading(fact, "base").key(context)
+    key = key_of({"reading": read, "control": name, "documents": sorted(selected)})
+    stored: StoredPass | None = passes.find(key)
+    if stored is None:
+        corpus, folder = encoded(fact.needs["corpus"], reader.tokenizer, context), context.scratch()
+        started = time.monotonic()
+        stored = StoredPass.run(reader, corpus, [PassRequest(selected, states=True)], folder)
+        label = f"{fact.needs['base'].label}, {name}"
+        report_pass(context, label, fact.needs["corpus"], stored.num_scored, started)
+        context.workspace.bound_disk(folder)
+        passes.put(key, stored)
+    return stored
 
 
 def _other_readers(reader: Reader) -> Iterable[tuple[str, Reader]]:

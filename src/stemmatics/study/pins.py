@@ -23,10 +23,10 @@ def pin_sources(stemma: Stemma, on_event: Step = lambda _step: None, *, planning
     require("lm", "reading checkpoints and texts")
     checkpoint: Pinning = _or_planned(_checkpoint, _planned_checkpoint) if planning else _checkpoint
     corpus: Pinning = _or_planned(_corpus, _planned_corpus) if planning else _corpus
-    return Pins(
-        checkpoints={name: checkpoint(stemma, name, on_event) for name in stemma.checkpoints},
-        corpora={name: corpus(stemma, name, on_event) for name in stemma.corpora},
-    )
+    # texts first: one that can't be read is refused before gigabytes of weights are hashed
+    corpora = {name: corpus(stemma, name, on_event) for name in stemma.corpora}
+    checkpoints = {name: checkpoint(stemma, name, on_event) for name in stemma.checkpoints}
+    return Pins(checkpoints=checkpoints, corpora=corpora)
 
 
 def _or_planned(pin: Pinning, planned: Callable[[Stemma, str], dict[str, object] | None]) -> Pinning:
