@@ -15,7 +15,7 @@ from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train import recovery
 from stemmatics.train.finetune import Conditions
 from stemmatics.train.lora import with_adapters
-from stemmatics.train.recovery_rows import updates_of
+from stemmatics.train.recovery_rows import micro_batches, updates_of
 
 RECIPE = {
     "updates": 4,
@@ -81,10 +81,10 @@ def test_an_update_has_one_gradient_however_it_is_cut(bases, budget):
     tokenizer = TextTokenizer(AutoTokenizer.from_pretrained(bases / "llama"))
     (update, *_) = updates_of((r["text"] for r in POOL), tokenizer, RecoveryRecipe(**RECIPE))
     model.zero_grad()
-    collated = recovery._Collator(0, budget)([update])
-    for batch in collated["batches"]:
-        (recovery.summed_loss(model, batch) / collated["num_tokens"]).backward()
-    found = {name: weight.grad.clone() for name, weight in model.named_parameters()}
+    for indices in micro_batches([len(row) for row in update.rows], budget):
+        batch = recovery._padded([update.rows[index] for index in indices], 0)
+        (recovery.summed_loss(model, batch) / update.num_tokens).backward()
+    gradients = {name: weight.grad.clone() for name, weight in model.named_parameters()}
 
     # by brute force: each row alone, without padding, the model's own logits
     model.zero_grad()
@@ -95,7 +95,7 @@ def test_an_update_has_one_gradient_however_it_is_cut(bases, budget):
         total = total - logits.log_softmax(-1).gather(1, ids[0, 1:, None]).sum()
     (total / update.num_tokens).backward()
     for name, weight in model.named_parameters():
-        torch.testing.assert_close(found[name], weight.grad, rtol=1e-4, atol=1e-6)
+        torch.testing.assert_close(gradients[name], weight.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_a_run_that_was_stopped_goes_on_as_if_it_had_not(bases, tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from transformers import (
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
 from stemmatics.core.stages import Architecture
-from stemmatics.lm.checkpoints.loading import savable_generation_config
+from stemmatics.lm.checkpoints.loading import device_of, dtype_of, savable_generation_config
 from stemmatics.lm.tokens.file_backend import load_tokenizer_of
 
 
@@ -65,11 +65,14 @@ def build_model(
     return LlamaForCausalLM(LlamaConfig(intermediate_size=wide, tie_word_embeddings=True, **shape))
 
 
-def load_model(folder: Path, numerics: Numerics) -> PreTrainedModel:
-    """The model in ``folder``, in float32: small updates would be lost in 16 bits."""
+def load_model(folder: Path, numerics: Numerics, *, frozen: bool = False) -> PreTrainedModel:
+    """The model in ``folder``, in float32: small updates would be lost in 16 bits.
+
+    ``frozen``: in the precision of the numerics, for weights that only adapters in float32 are added to.
+    """
     model, report = AutoModelForCausalLM.from_pretrained(
         folder,
-        dtype=torch.float32,
+        dtype=dtype_of(numerics, device_of(numerics)) if frozen else torch.float32,
         local_files_only=True,
         trust_remote_code=False,
         output_loading_info=True,

@@ -16,7 +16,12 @@ from torch.nn import functional
 from transformers import PreTrainedModel, Trainer, TrainerCallback, TrainingArguments
 from transformers.trainer_utils import get_last_checkpoint
 
+from stemmatics.core.errors import UserError
 from stemmatics.core.stages import Recipe, RecoveryRecipe
+from stemmatics.lm.checkpoints.memory import is_out_of_memory
+from stemmatics.lm.scoring.discover import capture_hidden
+from stemmatics.lm.scoring.head import LinearHead
+from stemmatics.train.blocked_loss import WHOLE_ELEMENTS, blocked_loss, frozen_head
 from stemmatics.train.finetune import Conditions, Listener, TrainingLog, TrainingStep, arguments, run
 from stemmatics.train.lora import with_adapters
 from stemmatics.train.recovery_rows import Update, micro_batches
@@ -29,8 +34,16 @@ SAVED_EVERY = 60.0
 class UpdateTrainer(Trainer):
     """Trainer whose batch is a whole update, split into passes of rows of similar length.
 
-    The gradient is that of the mean over the update's tokens, however it is split.
+    The gradient is that of the mean over the update's tokens, however it is split. Where memory runs out the
+    update is done again in passes of half the size; where every pass is one row, with its activations
+    computed again in the backward pass (checkpointing).
     """
+
+    def __init__(self, *, pad_id: int, most_positions: int, **settings: Any) -> None:
+        super().__init__(**settings)
+        self._pad_id = pad_id
+        self.most_positions = most_positions
+        self._loss = PassLoss()
 
     def training_step(
         self, model: torch.nn.Module, inputs: dict[str, Any], num_items_in_batch: Any = None
@@ -38,14 +51,68 @@ class UpdateTrainer(Trainer):
         """Forward and backward over an update; returns the mean loss of its tokens, in nats."""
         del num_items_in_batch
         model.train()
+        update: Update = inputs["update"]
+        while True:
+            try:
+                return self._passes_over(model, update)
+            except (MemoryError, RuntimeError) as error:
+                if not is_out_of_memory(error):
+                    raise
+                reason = str(error)
+            # outside the handler, where the failed pass's tensors are no longer held
+            model.zero_grad(set_to_none=True)
+            if torch.cuda.is_available():
+                torch.cuda.empty_cache()
+            self._take_less(model, update, reason)
+
+    def _passes_over(self, model: torch.nn.Module, update: Update) -> torch.Tensor:
         total = torch.zeros((), device=self.args.device)
-        for batch in inputs["batches"]:
-            on_device = self._prepare_inputs(batch)
+        for indices in micro_batches([len(row) for row in update.rows], self.most_positions):
+            batch = self._prepare_inputs(_padded([update.rows[index] for index in indices], self._pad_id))
             with self.compute_loss_context_manager():
-                loss = summed_loss(model, on_device) / inputs["num_tokens"]
+                loss = self._loss(model, batch) / update.num_tokens
             self.accelerator.backward(loss)
             total += loss.detach()
         return total
+
+    def _take_less(self, model: Any, update: Update, reason: str) -> None:
+        longest = max(len(row) for row in update.rows)
+        if self.most_positions > longest:
+            largest = min(self.most_positions, sum(len(row) for row in update.rows))
+            self.most_positions = max(longest, largest // 2)
+        elif not is_checkpointing(model):
+            checkpoint_activations(model)
+        else:
+            raise UserError(
+                f"A row of {longest} tokens does not fit into memory",
+                f"it was tried alone and with checkpointing: {reason}",
+                "Take a recipe with a smaller max_length or rank, or a device with more memory",
+            )
+
+
+class PassLoss:
+    """The summed loss of a pass: from whole logits while they are small, else by blocks of positions."""
+
+    def __init__(self, whole_elements: int = WHOLE_ELEMENTS) -> None:
+        self._whole_elements = whole_elements
+        self._head: LinearHead | None = None
+        self._is_examined = False
+
+    def __call__(self, model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+        """Nats, float32."""
+        inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+        num_ids = int(inner.get_output_embeddings().weight.shape[0])
+        if batch["input_ids"].numel() * num_ids <= self._whole_elements:
+            return summed_loss(model, batch)
+        if not self._is_examined:
+            self._head = frozen_head(inner, int(batch["input_ids"].shape[1]))
+            self._is_examined = True
+        if self._head is None:
+            return summed_loss(model, batch)
+        states_BTD = capture_hidden(inner, batch["input_ids"], attention_mask=batch["attention_mask"])
+        targets_BT = batch["labels"][:, 1:]
+        is_target_BT = targets_BT != IGNORED
+        return blocked_loss(states_BTD[:, :-1][is_target_BT], targets_BT[is_target_BT], self._head)
 
 
 def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
@@ -58,28 +125,34 @@ def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch
     )
 
 
-class _Collator:
-    """One update as batches padded on the right; padding is neither attended to nor predicted."""
+def is_checkpointing(model: Any) -> bool:
+    """Whether activations are computed again in the backward pass."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    return any(getattr(module, "gradient_checkpointing", False) for module in inner.modules())
 
-    def __init__(self, pad_id: int, most_positions: int) -> None:
-        self._pad_id = pad_id
-        self._most_positions = most_positions
 
-    def __call__(self, updates: Sequence[Update]) -> dict[str, Any]:
-        (update,) = updates
-        indices = micro_batches([len(row) for row in update.rows], self._most_positions)
-        batches = [self._padded([update.rows[index] for index in batch]) for batch in indices]
-        return {"batches": batches, "num_tokens": update.num_tokens}
+def checkpoint_activations(model: Any) -> None:
+    """Keep the inputs of layers only; the rest is computed again in the backward pass, with equal results."""
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
 
-    def _padded(self, rows: Sequence[Sequence[int]]) -> dict[str, torch.Tensor]:
-        longest = max(map(len, rows))
-        ids_BT = torch.full((len(rows), longest), self._pad_id)
-        labels_BT = torch.full((len(rows), longest), IGNORED)
-        attended_BT = torch.zeros((len(rows), longest), dtype=torch.int64)
-        for index, row in enumerate(rows):
-            ids_BT[index, : len(row)] = labels_BT[index, : len(row)] = torch.tensor(row)
-            attended_BT[index, : len(row)] = 1
-        return {"input_ids": ids_BT, "labels": labels_BT, "attention_mask": attended_BT}
+
+def _only(updates: Sequence[Update]) -> dict[str, Any]:
+    """The collator: a batch is one update, which the trainer cuts into passes."""
+    (update,) = updates
+    return {"update": update}
+
+
+def _padded(rows: Sequence[Sequence[int]], pad_id: int) -> dict[str, torch.Tensor]:
+    """Rows padded on the right; padding is neither attended to nor predicted."""
+    longest = max(map(len, rows))
+    ids_BT = torch.full((len(rows), longest), pad_id)
+    labels_BT = torch.full((len(rows), longest), IGNORED)
+    attended_BT = torch.zeros((len(rows), longest), dtype=torch.int64)
+    for index, row in enumerate(rows):
+        ids_BT[index, : len(row)] = labels_BT[index, : len(row)] = torch.tensor(row)
+        attended_BT[index, : len(row)] = 1
+    return {"input_ids": ids_BT, "labels": labels_BT, "attention_mask": attended_BT}
 
 
 class _Saves(TrainerCallback):
@@ -125,7 +198,9 @@ def recover(
     trainer = UpdateTrainer(
         model=adapted,
         args=TrainingArguments(**{**settings, "save_strategy": "steps", "save_steps": 10**9}),
-        data_collator=_Collator(pad_id, conditions.numerics.token_budget),
+        data_collator=_only,
+        pad_id=pad_id,
+        most_positions=conditions.numerics.token_budget,
         train_dataset=list(updates),
         callbacks=[listener, _Saves(saved_every)],
     )

@@ -68,7 +68,9 @@ def train_stage(
             raise UserError(
                 f"the stage {stage.kind} has no checkpoint to start from", "it changes one", "name it in init"
             )
-        model, tokenizer = load_model(init, numerics), _tokenizer(init, stage)
+        # a merged adapter is added to the weights, which then need their precision
+        frozen = isinstance(stage, Recovery) and not merge
+        model, tokenizer = load_model(init, numerics, frozen=frozen), _tokenizer(init, stage)
         if isinstance(stage, Recovery):
             return _recover(
                 stage,

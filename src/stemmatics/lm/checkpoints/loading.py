@@ -231,7 +231,7 @@ def _load_model(
         auto_class = _auto_class(folder, base, trust_remote_code=trust_remote_code)
         model, info = auto_class.from_pretrained(
             folder,
-            dtype=_dtype_of(numerics, device),
+            dtype=dtype_of(numerics, device),
             attn_implementation=None if numerics.attention == "auto" else numerics.attention,
             device_map=None if device.type == "cpu" else {"": device},
             trust_remote_code=trust_remote_code,
@@ -403,7 +403,8 @@ def device_of(numerics: Numerics) -> torch.device:
     return device
 
 
-def _dtype_of(numerics: Numerics, device: torch.device) -> Any:
+def dtype_of(numerics: Numerics, device: torch.device) -> Any:
+    """The precision of weights: ``auto`` is float32 on a CPU and the checkpoint's own elsewhere."""
     if numerics.dtype == "auto":
         return torch.float32 if device.type == "cpu" else "auto"
     return getattr(torch, numerics.dtype)

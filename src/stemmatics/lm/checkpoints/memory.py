@@ -21,6 +21,14 @@ def available_bytes(device: torch.device) -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether an error says that a device or the system has no memory left."""
+    text = str(error).lower()
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and ("not enough memory" in text or "out of memory" in text)
+    )
+
+
 def _free() -> int | None:
     """Linux's own estimate, which counts file caches that it would give up."""
     try:

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.scoring import Scoring
+from stemmatics.lm.checkpoints.memory import is_out_of_memory
 from stemmatics.lm.scoring.batches import make_batches, make_blocks
 from stemmatics.lm.scoring.discover import call_arguments, capture_hidden
 from stemmatics.lm.scoring.head import HeadScores, score_logits
@@ -87,13 +88,6 @@ class Row:
 
 
 Batch = list[list[Row]]
-
-
-def _is_out_of_memory(error: BaseException) -> bool:
-    text = str(error).lower()
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
-        isinstance(error, RuntimeError) and ("not enough memory" in text or "out of memory" in text)
-    )
 
 
 class Engine:
@@ -198,7 +192,7 @@ class Engine:
             try:
                 values = self._forward(blocks)
             except (MemoryError, RuntimeError) as error:
-                if not _is_out_of_memory(error):
+                if not is_out_of_memory(error):
                     raise
                 values = None
             # Outside the handler, where the failed pass's tensors are no longer held.

@@ -1,0 +1,208 @@
+"""What makes a recovery fit: blocked loss, half precision, smaller passes, checkpointing; one result."""
+
+import pytest
+import torch
+from torch.nn import functional
+from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma2ForCausalLM
+
+from stemmatics.core.errors import UserError
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.stages import Lora, RecoveryRecipe
+from stemmatics.lm.scoring.head import LinearHead, Transform
+from stemmatics.lm.tokens.tokenizer import TextTokenizer
+from stemmatics.train import recovery
+from stemmatics.train.blocked_loss import blocked_loss, frozen_head
+from stemmatics.train.finetune import Conditions
+from stemmatics.train.lora import with_adapters
+from stemmatics.train.models import load_model
+from stemmatics.train.recovery_rows import updates_of
+
+RECIPE = RecoveryRecipe(
+    updates=3, update_tokens=90, max_length=32, learning_rate=3e-3, schedule="constant", lora={"rank": 4}
+)
+POOL = [f"the dog number {n} ran far away " * (1 + n % 4) for n in range(40)]
+CPU = Numerics(device="cpu", threads=1)
+
+
+def updates(folder, recipe=RECIPE):
+    return updates_of(POOL, TextTokenizer(AutoTokenizer.from_pretrained(folder)), recipe)
+
+
+@pytest.mark.parametrize("rows", [1, 7, 64])
+@pytest.mark.parametrize("transform", [Transform(), Transform(0.3), Transform(1.0, 4.0), Transform(0.5, 3.0)])
+@pytest.mark.parametrize("with_bias", [False, True])
+def test_loss_and_gradient_are_those_of_whole_logits(transform, rows, with_bias):
+    generator = torch.Generator().manual_seed(0)
+    weight, bias = torch.randn(50, 8, generator=generator), torch.randn(50, generator=generator)
+    states = torch.randn(40, 8, generator=generator)
+    target = torch.randint(50, (40,), generator=generator)
+    head = LinearHead(weight, bias if with_bias else None, transform)
+
+    by_blocks = states.clone().requires_grad_()
+    loss = blocked_loss(by_blocks, target, head, rows=rows)
+    (2.5 * loss).backward()
+
+    whole = states.clone().double().requires_grad_()
+    logits = whole @ weight.double().T + (bias.double() if with_bias else 0.0)
+    logits = transform.scale * logits
+    if transform.cap is not None:
+        logits = transform.cap * torch.tanh(logits / transform.cap)
+    expected = functional.cross_entropy(logits, target, reduction="sum")
+    (2.5 * expected).backward()
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+    torch.testing.assert_close(by_blocks.grad.double(), whole.grad, rtol=1e-4, atol=1e-5)
+
+
+def trained(folder, state, *, recipe=RECIPE, numerics=CPU, change=lambda _trainer: None, monkeypatch=None):
+    """Adapter weights and losses after a run; ``change`` sees the trainer before it starts."""
+    torch.manual_seed(5)
+    model = load_model(folder, numerics, frozen=True)
+    original = recovery.run
+
+    def run(trainer, last):
+        change(trainer)
+        return original(trainer, last)
+
+    monkeypatch.setattr(recovery, "run", run)
+    adapted, log = recovery.recover(
+        model, updates(folder, recipe), recipe, Conditions(5, numerics, None), pad_id=0, state=state
+    )
+    monkeypatch.setattr(recovery, "run", original)
+    weights = {name: weight.detach() for name, weight in adapted.named_parameters() if "lora" in name}
+    return weights, [row.loss for row in log.rows]
+
+
+def close(first, second, rtol):
+    for name, weight in first.items():
+        torch.testing.assert_close(weight, second[name], rtol=rtol, atol=rtol * 1e-1)
+
+
+@pytest.mark.parametrize("kind", ["llama", "phi"])
+def test_a_run_by_blocks_has_the_weights_of_one_by_whole_logits(bases, tmp_path, monkeypatch, kind):
+    whole, losses = trained(bases / kind, tmp_path / "whole", monkeypatch=monkeypatch)
+
+    def by_blocks(trainer):
+        trainer._loss = recovery.PassLoss(whole_elements=0)
+
+    blocked, again = trained(bases / kind, tmp_path / "blocked", change=by_blocks, monkeypatch=monkeypatch)
+    assert again == pytest.approx(losses, rel=1e-5)
+    close(whole, blocked, 1e-3)
+
+
+def test_a_soft_capped_head_goes_by_blocks_and_a_trained_one_does_not(bases):
+    torch.manual_seed(0)
+    config = Gemma2Config(
+        vocab_size=60, hidden_size=16, intermediate_size=32, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, final_logit_softcapping=5.0, attn_implementation="eager",
+    )  # fmt: skip
+    model = Gemma2ForCausalLM(config).eval().requires_grad_(False)
+    head = frozen_head(model, 32)
+    assert head.transform.cap == pytest.approx(5.0, rel=1e-3)
+    batch = recovery._padded([[1, 5, 9, 20, 33], [2, 7]], 0)
+    by_blocks = recovery.PassLoss(whole_elements=0)(model, batch)
+    assert by_blocks.item() == pytest.approx(recovery.summed_loss(model, batch).item(), rel=1e-5)
+
+    llama = AutoModelForCausalLM.from_pretrained(bases / "llama")
+    assert frozen_head(llama, 32) is None
+    adapted = with_adapters(llama.requires_grad_(False), Lora(rank=2, targets=["q_proj", "lm_head"]))
+    assert frozen_head(adapted.get_base_model(), 32) is None
+
+
+def test_weights_in_half_precision_carry_adapters_in_float32(bases, tmp_path, monkeypatch):
+    half = Numerics(device="cpu", threads=1, dtype="bfloat16")
+    seen = {}
+
+    def look(trainer):
+        inner = trainer.model.get_base_model()
+        seen["base"] = inner.model.layers[0].self_attn.q_proj.base_layer.weight.dtype
+        seen["adapter"] = inner.model.layers[0].self_attn.q_proj.lora_A["default"].weight.dtype
+
+    weights, losses = trained(
+        bases / "llama", tmp_path / "half", numerics=half, change=look, monkeypatch=monkeypatch
+    )
+    assert seen == {"base": torch.bfloat16, "adapter": torch.float32}
+    assert all(weight.dtype == torch.float32 for weight in weights.values())
+    _, exact = trained(bases / "llama", tmp_path / "full", monkeypatch=monkeypatch)
+    assert losses == pytest.approx(exact, rel=2e-2)
+    assert losses != pytest.approx(exact, rel=1e-6)
+
+
+def failing(times, kind=RuntimeError):
+    """A change of the trainer whose first passes find no memory."""
+
+    def change(trainer):
+        original, left = trainer._loss, [times]
+
+        def loss(model, batch):
+            if left[0]:
+                left[0] -= 1
+                # some gradient has been added when memory runs out
+                original(model, batch).backward()
+                message = "[enforce fail] DefaultCPUAllocator: not enough memory: you tried to allocate"
+                raise kind(message)
+            return original(model, batch)
+
+        trainer._loss = loss
+
+    return change
+
+
+def test_an_update_that_did_not_fit_is_done_again_with_the_same_result(bases, tmp_path, monkeypatch):
+    whole, losses = trained(bases / "llama", tmp_path / "whole", monkeypatch=monkeypatch)
+    sizes = []
+
+    def change(trainer):
+        failing(2)(trainer)
+        trainer.callback_handler.on_step_end = _noting(trainer, sizes)
+
+    less, again = trained(bases / "llama", tmp_path / "less", change=change, monkeypatch=monkeypatch)
+    assert sizes[0] < CPU.token_budget
+    assert again == pytest.approx(losses, rel=1e-5)
+    close(whole, less, 1e-3)
+
+
+def _noting(trainer, sizes):
+    original = trainer.callback_handler.on_step_end
+
+    def on_step_end(*arguments):
+        sizes.append(trainer.most_positions)
+        return original(*arguments)
+
+    return on_step_end
+
+
+def test_checkpointing_gives_the_same_weights(bases, tmp_path, monkeypatch):
+    whole, losses = trained(bases / "llama", tmp_path / "whole", monkeypatch=monkeypatch)
+    checkpointed, again = trained(
+        bases / "llama",
+        tmp_path / "checkpointed",
+        change=lambda trainer: recovery.checkpoint_activations(trainer.model),
+        monkeypatch=monkeypatch,
+    )
+    assert again == pytest.approx(losses, rel=1e-6)
+    close(whole, checkpointed, 1e-5)
+
+
+def test_where_nothing_helps_the_error_says_what_would(bases, tmp_path, monkeypatch):
+    seen = []
+
+    def change(trainer):
+        failing(1000, MemoryError)(trainer)
+        seen.append(trainer)
+
+    with pytest.raises(UserError, match="does not fit into memory") as refused:
+        trained(bases / "llama", tmp_path / "out", change=change, monkeypatch=monkeypatch)
+    assert "max_length" in refused.value.fix
+    assert recovery.is_checkpointing(seen[0].model)
+
+
+def test_another_error_is_not_taken_for_a_lack_of_memory(bases, tmp_path, monkeypatch):
+    def change(trainer):
+        def loss(_model, _batch):
+            message = "shapes differ"
+            raise RuntimeError(message)
+
+        trainer._loss = loss
+
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        trained(bases / "llama", tmp_path / "out", change=change, monkeypatch=monkeypatch)
