@@ -194,6 +194,9 @@ def named_descendants(descendants: str | Sequence[str]) -> dict[str, str]:
 def _stem(source: str) -> str:
     """A checkpoint's name without its folders or organisation; with an adapter, the adapter's."""
     part = source.rpartition("+")[2]
+    if not Path(part).exists():
+        # a chosen file of weights is no part of the name
+        part = part.partition("#")[0]
     path = part if Path(part).exists() else part.partition("@")[0]
     stem = Path(path).name or Path(path).resolve().name
     # the revision says which checkpoint of a repository it is
