@@ -98,6 +98,7 @@ def test_names_of_descendants_stay_distinct(tmp_path):
         "a-2": "lab/a-2",
     }
     assert list(named_descendants(["x/base", "y/base+z/adapter"])) == ["base-2", "adapter"]
+    assert list(named_descendants(["x/a#model.safetensors", "x/b.gguf"])) == ["a", "b"]
     for wrong in ([], ["org/a", "org/a"]):
         with pytest.raises(UserError) as error:
             named_descendants(wrong)

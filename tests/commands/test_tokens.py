@@ -4,7 +4,10 @@ import base64
 import hashlib
 import itertools
 import json
+import math
 import re
+import shutil
+import subprocess
 
 import numpy as np
 import pytest
@@ -14,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from stemmatics.report.tokens_page import utf16_offsets
 
+BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 TEXT = 'naïve café 𝒳 sees </script><b>"red"</b> & the cat, 12 runs.\nthe dog'
 
 
@@ -78,6 +82,13 @@ def test_the_largest_changes_are_the_largest(printed):
     assert len(changes) == printed["num_tokens"]
     listed = [abs(row["delta_nll"]) for row in printed["largest"]]
     np.testing.assert_allclose(listed, sorted(changes, reverse=True)[: len(listed)])
+    for row in printed["largest"]:
+        for side in ("base", "descendant"):
+            shares = [top["probability"] for top in row[f"{side}_top"]]
+            assert len(shares) == 5
+            assert shares == sorted(shares, reverse=True)
+            # no token is more likely than the first
+            assert math.exp(-row[f"{side}_nll"]) <= shares[0] * (1 + 1e-5)
 
 
 def data_of(page):
@@ -152,6 +163,31 @@ def test_top_five_of_both_models(tiny, page):
         }
 
 
+@pytest.mark.skipif(BROWSER is None, reason="no browser on this machine")
+def test_a_browser_draws_the_page_under_its_policy(page, tmp_path):
+    path = tmp_path / "tokens.html"
+    path.write_text(page, encoding="utf-8")
+    options = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-quic"]
+    options += ["--disable-background-networking", "--disable-component-update", "--disable-sync"]
+    options += [f"--user-data-dir={tmp_path / 'profile'}", "--enable-logging=stderr", "--dump-dom"]
+    drawn = subprocess.run(
+        [BROWSER, *options, path.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    console = [line for line in drawn.stderr.splitlines() if "CONSOLE" in line]
+    assert not console
+    body = drawn.stdout.partition("<main")[2].partition('<script type="application/json"')[0]
+    assert len(re.findall(r'<span class="t[^"]*" data-i="', body)) == data_of_num_compared(page)
+    assert re.search(r'class="t [wb]\d"', body)
+    assert body.count("<article") == 3
+    assert "empty document" in body
+    assert re.search(r"<button[^>]*data-rank=\"0\"", body)
+
+
+def data_of_num_compared(page):
+    documents = data_of(page)["documents"]
+    return sum(int(np.isfinite(column(each["columns"]["kl"], "<f4")).sum()) for each in documents)
+
+
 def test_offsets_count_the_units_of_a_script_s_string():
     text = "aé𝒳b"
     expected = [0, 1, 2, 2, 4, 4, 4, 4, 5]
@@ -189,8 +225,6 @@ def test_no_page_in_a_run_folder(finished_run, tiny, text_file, stemma_command):
 
 
 def test_other_tokens_are_refused_before_weights_are_read(tiny, text_file, stemma_command, tmp_path):
-    import shutil
-
     other = shutil.copytree(tiny / "tuned", tmp_path / "other")
     tokenizer = json.loads((other / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer["model"]["merges"] = []

@@ -98,7 +98,7 @@ def test_a_fault_is_named_with_its_row(case, words, tmp_path, stemma_command):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["chapters", "t.csv"], "The measures are recovery, agreement, depth, prior"),
+        (["chapters", "t.csv"], "The measures are recovery, agreement, depth, prior, divergence"),
         (["prior", "nowhere.csv"], "nowhere.csv does not exist"),
         (["depth", "."], "is a folder"),
         (["prior", "t.xls"], "unknown file type"),

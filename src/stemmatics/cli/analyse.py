@@ -12,7 +12,9 @@ from stemmatics.cli.output import AsJson, print_json
 
 
 def analyse(
-    measure: Annotated[str, typer.Argument(metavar="MEASURE", help="recovery, agreement, depth or prior.")],
+    measure: Annotated[
+        str, typer.Argument(metavar="MEASURE", help="recovery, agreement, depth, prior or divergence.")
+    ],
     table: Annotated[
         Path,
         typer.Argument(metavar="TABLE", help="CSV, Parquet, JSON or JSON lines; for prior also a folder."),

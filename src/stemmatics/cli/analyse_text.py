@@ -16,6 +16,7 @@ DIGITS = 4
 def show(estimates: Mapping[str, Any]) -> None:
     """Print one measure's estimates."""
     printers = {"recovery": _recovery, "agreement": _agreement, "depth": _depth, "prior": _prior}
+    printers["divergence"] = _divergence
     printers[estimates["measure"]](estimates)
 
 
@@ -176,3 +177,30 @@ def _prior_table(name: str, data: Mapping[str, Any]) -> None:
     _print(f"{name}: {data['num_documents']} documents, {data['num_tokens']} tokens, 95% intervals", rows)
     if data["note"]:
         print(data["note"])
+
+
+def _divergence(estimates: Mapping[str, Any]) -> None:
+    counts = f"{estimates['num_documents']} documents, {estimates['num_tokens']} tokens"
+    for register, data in estimates["registers"].items():
+        rows = [_row(_with_units(name, value), value) for name, value in data.items()]
+        notes = {row["note"] for row in rows if row["interval"]}
+        shared = notes.pop() if len(notes) == 1 else ""
+        for row in rows:
+            row["note"] = "" if row["note"] == shared else row["note"]
+        _print(f"{counts if register == 'all' else f'register {register}'}; 95% intervals", rows)
+        if shared:
+            print(shared, end="\n\n")
+    if "controls" in estimates:
+        rows = [_row(name, value) for name, value in estimates["controls"].items()]
+        _print("the base with itself: KL, nats/token", rows)
+    if "floor" in estimates:
+        floor = estimates["floor"]
+        rows = [
+            _row(_with_units(name.replace("_", " "), floor[name]), floor[name])
+            for name in ("floor", "on_floor", "against_damage")
+        ]
+        _print(f"random damage of the same size, {floor['num_draws']} draws: KL", rows)
+
+
+def _with_units(name: str, data: Mapping[str, Any]) -> str:
+    return f"{name}, {data['units']}" if data["units"] else name

@@ -25,15 +25,12 @@ from stemmatics.core.numerics import Numerics
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
+from stemmatics.presets import pairs
 from stemmatics.study import run as engine
 from stemmatics.study.run import Outcome
 
-# Depth: so many packaged instructions are read through the descendant's chat template, and the first
-# OPENING_TOKENS tokens of OPENINGS documents as they are; the base continues both.
-OPENING_TOKENS, OPENINGS, CONTINUED_TOKENS, FLOOR_DOCUMENTS = 24, 32, 32, 8
-# A correction is fitted on this many tokens and scored on as many. A damage floor takes ten more fits: with a
-# large vocabulary this much text takes minutes.
-PRIOR_TOKENS = 8_000
+# tokens on which a correction is fitted, and on which it is scored
+PRIOR_TOKENS = pairs.PRIOR_TOKENS
 
 
 def compare(
@@ -191,12 +188,7 @@ def pair_stemma(
         # a correction is fitted on one half of the documents and scored on the other
         halves = corpus.model_copy(update={"eval_share": 0.5})
         corpora["text" if position == 1 else f"text-{position}"] = halves
-    measures: dict[str, dict[str, Any]] = {
-        "loss": {},
-        "divergence": {},
-        "prior": _prior(),
-        "depth": _depth(),
-    }
+    measures = pairs.pair_measures("text")
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
         measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}
@@ -247,34 +239,14 @@ def named_descendants(descendants: str | Sequence[str]) -> dict[str, str]:
 def _stem(source: str) -> str:
     """A checkpoint's name without its folders or organisation; with an adapter, the adapter's."""
     part = source.rpartition("+")[2]
+    if not Path(part).exists():
+        # a chosen file of weights is no part of the name
+        part = part.partition("#")[0]
     path = part if Path(part).exists() else part.partition("@")[0]
     stem = Path(path).name or Path(path).resolve().name
     # the revision says which checkpoint of a repository it is
     revision = "" if path == part else f"@{part.partition('@')[2]}"
     return "".join(sign if sign.isprintable() else "-" for sign in stem.removesuffix(".gguf") + revision)
-
-
-def _prior() -> dict[str, Any]:
-    """Fits on so many tokens of whatever text, without the published searches."""
-    return {
-        "fit_tokens": PRIOR_TOKENS,
-        "eval_tokens": PRIOR_TOKENS,
-        "references": [],
-        "draws": 100,
-        "refits": 5,
-    }
-
-
-def _depth() -> dict[str, Any]:
-    """Where the cells part on instructions, and on the first words of the first text's documents."""
-    return {
-        "prompts": ["instructions", "text"],
-        "opening_tokens": OPENING_TOKENS,
-        "max_prompts": OPENINGS,
-        "max_new_tokens": CONTINUED_TOKENS,
-        "floor": "text",
-        "floor_documents": FLOOR_DOCUMENTS,
-    }
 
 
 def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:

@@ -22,7 +22,7 @@ from stemmatics.study.pins import pin_sources
 from stemmatics.study.read import open_run
 
 if TYPE_CHECKING:
-    from stemmatics.lm.scoring.token_views import ModelPass, TokenViews
+    from stemmatics.lm.scoring.token_views import ModelPass, TokenViews, TopIds
     from stemmatics.lm.text.corpus import Document
     from stemmatics.lm.tokens.tokenizer import TextTokenizer
     from stemmatics.probe.base import Context
@@ -88,7 +88,14 @@ class ComparedTokens:
             "after": data[end : end + 48].decode(errors="ignore"),
             **values,
             "delta_nll": values["descendant_nll"] - values["base_nll"],
+            "base_top": self._top(view.base_top, at),
+            "descendant_top": self._top(view.descendant_top, at),
         }
+
+    def _top(self, top: TopIds, at: int) -> list[dict[str, Any]]:
+        """The most likely tokens of a position."""
+        pairs = zip(top.ids_NK[at].tolist(), top.probability_NK[at].tolist(), strict=True)
+        return [{"token": self.names[number], "probability": share} for number, share in pairs]
 
     def write_page(self, path: Path) -> None:
         """One page with the text coloured. Raises UserError for a path in a run folder."""
@@ -340,6 +347,8 @@ def _compared(
     settings = {
         **pair.scoring.key(),
         **pair.numerics.key(),
+        "device": _both(base.head.weight.device, descendant.head.weight.device),
+        "dtype": _both(base.head.weight.dtype, descendant.head.weight.dtype),
         "prefix_id": base.prefix_id,
         "num_support": int(mask_V.sum()),
         "support": "shared",
@@ -348,6 +357,11 @@ def _compared(
     return ComparedTokens(
         _described(pair.base), _described(pair.descendant), selected, views, names, settings
     )
+
+
+def _both(base: Any, descendant: Any) -> str:
+    """What was used for the two models, once where it is the same."""
+    return " and ".join(dict.fromkeys(str(value).removeprefix("torch.") for value in (base, descendant)))
 
 
 def _described(fact: Fact) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 from stemmatics.commands.analyse.agreement import analyse_agreement
 from stemmatics.commands.analyse.archive import analyse_archive
 from stemmatics.commands.analyse.depth import analyse_depth
+from stemmatics.commands.analyse.divergence import analyse_divergence
 from stemmatics.commands.analyse.prior import analyse_prior
 from stemmatics.commands.analyse.recovery import analyse_recovery
 from stemmatics.commands.analyse.table import read_table
@@ -22,6 +23,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "agreement": ("tasks", "lower_is_better", "before", "after"),
     "depth": ("readout",),
     "prior": (),
+    "divergence": (),
 }
 
 
@@ -29,7 +31,7 @@ def analyse(measure: str, table: str | Path, *, seed: int = 0, **settings: Any) 
     """Estimates from a table, as plain data; unknown numbers are NaN.
 
     Args:
-        measure: recovery, agreement, depth or prior.
+        measure: recovery, agreement, depth, prior or divergence.
         table: CSV, Parquet, JSON or JSON lines; for prior also a folder of tables with ``SHA256SUMS``.
         seed: seed of the bootstrap; the same seed and table give the same numbers.
         settings: ``tasks``, ``lower_is_better``, ``before``, ``after`` (agreement), ``readout`` (depth).
@@ -47,6 +49,8 @@ def analyse(measure: str, table: str | Path, *, seed: int = 0, **settings: Any) 
         estimates = analyse_agreement(path, rng=rng, **settings)
     elif measure == "depth":
         estimates = analyse_depth(read_table(path), rng=rng, **settings)
+    elif measure == "divergence":
+        estimates = analyse_divergence(read_table(path), rng=rng)
     elif path.is_dir():
         estimates = analyse_archive(path, seed=seed)
     else:

@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const LEVELS = 6, CHUNK = 300, BLOCK = 2400, LISTED = 20;
+  const LEVELS = 6, CHUNK = 300, BLOCK = 2400, EARLY = 1200, LISTED = 20;
   const text = document.getElementById("text");
   const detail = document.getElementById("detail");
   const hint = detail.firstElementChild;
@@ -114,6 +114,8 @@
   }, { rootMargin: "1200px 0px" });
 
   const number = (value, digits) => (Number.isFinite(value) ? value.toFixed(digits) : "n/a");
+  // a cut may fall between the two units of one character
+  const excerpt = (string) => string.replace(/^[\uDC00-\uDFFF]|[\uD800-\uDBFF]$/g, "").replace(/\s/g, " ");
   const signed = (value, digits) => (value >= 0 ? "+" : "") + number(value, digits).replace("-", "−");
   const heading = (doc) => {
     const made = element("h2");
@@ -287,9 +289,9 @@
       const context = element("span", "context");
       const value = metric.of(doc.columns, i);
       context.append(
-        whole.slice(Math.max(0, from - 14), from).replace(/\s/g, " "),
+        excerpt(whole.slice(Math.max(0, from - 14), from)),
         element("mark", levelOf(value), visible(piece(doc, i) || data.names[topOf(doc) && doc.ids[i]])),
-        whole.slice(to, to + 30).replace(/\s/g, " "),
+        excerpt(whole.slice(to, to + 30)),
       );
       button.type = "button";
       button.dataset.rank = rank;
@@ -311,6 +313,13 @@
   };
 
   text.append(...documents.map(lay));
+  // what is probably on the screen, before the observer first looks
+  let early = 0;
+  for (const chunk of documents.flatMap((doc) => doc.chunks)) {
+    if (early >= EARLY) break;
+    show(chunk);
+    early += chunk.last - chunk.first;
+  }
   recolour();
   text.addEventListener("mouseover", (event) => { const token = tokenAt(event.target); if (token) describe(token.doc, token.i); });
   text.addEventListener("mouseleave", () => {
