@@ -1,5 +1,7 @@
 """`stemma compare --recover`: one pair through the fine-tune, without a config file."""
 
+import json
+
 import pytest
 
 from stemmatics.commands.compare import PRIOR_TOKENS, pair_stemma
@@ -9,6 +11,7 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.presets import python_text
+from stemmatics.store.ledger import Ledger
 from stemmatics.study import run as study
 
 RECIPE = {
@@ -152,3 +155,50 @@ measures:
     shown = stemma_command("run", study, "--out", tmp_path / "run", "--plan")
     assert "of memory, for" in shown.out
     assert "activations" in shown.out
+
+
+def test_recall_is_asked_after_examples_and_judged_by_a_checkpoint(
+    tiny, tmp_path, monkeypatch, stemma_command
+):
+    monkeypatch.setitem(RECIPES, "nano", RECIPE)
+    items = [
+        {"prompt": f"Where does person {number} live?", "accepted": ["Velden", "Hamm"]} for number in range(6)
+    ]
+    (tmp_path / "items.jsonl").write_text("".join(json.dumps(item) + "\n" for item in items))
+    study = tmp_path / "stemma.yaml"
+
+    def run(name, settings):
+        study.write_text(
+            f"""
+checkpoints:
+  base: {{source: {tiny / "base"}}}
+  tuned: {{source: {tiny / "tuned"}, base: base}}
+corpora:
+  text: {{path: [{tiny / "a.jsonl"}]}}
+  pool: {{path: [{tiny / "b.jsonl"}, {tiny / "c.jsonl"}], role: data}}
+  items: {{path: [{tmp_path / "items.jsonl"}], role: data}}
+scoring: {{windows: {{rule: bytes, size: 24}}, prefix: always}}
+measures:
+  recovery: {{pool: pool, recipe: nano, items: items, max_new_tokens: 3{settings}}}
+"""
+        )
+        ran = stemma_command("run", study, "--out", tmp_path / name, "--json")
+        assert ran.code == 0, ran.json()["failures"]
+        return Ledger(tmp_path / name)
+
+    plain, shots = run("plain", ""), run("shots", ", shots: 2, judge: base")
+    kinds = [{record["probe"] for record in records(ledger)} for ledger in (plain, shots)]
+    assert "replies" in kinds[0] - kinds[1]
+    assert "judged" in kinds[1] - kinds[0]
+    judged = [record for record in records(shots) if record["probe"] == "judged"]
+    settings = [(record["params"]["num_shots"], record["params"]["question"]) for record in judged]
+    assert set(settings) == {(2, "recall")}
+    without = [record["params"] for record in records(plain) if record["probe"] == "replies"]
+    assert all("num_shots" not in params for params in without)
+    rows = shots.read(judged[0]["key"], "items").to_pylist()
+    assert len(rows) == 6
+    assert all(row["num_accepted"] == 2 for row in rows)
+
+
+def records(ledger):
+    return [{**record, "key": key} for key, record in ledger.fact_records(ledger.done()).items()]

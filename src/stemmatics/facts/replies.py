@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -27,17 +27,29 @@ Outcome = Literal["answer", "refusal", "empty"]
 
 
 class RepliesParams(FactParams):
-    """How long a reply may be."""
+    """How long a reply may be; ``num_shots`` answered items stand before each as plain text (None: none)."""
+
+    left_out_if_none: ClassVar[frozenset[str]] = frozenset({"num_shots"})
 
     max_new_tokens: int
+    num_shots: int | None = None
     numerics: dict[str, Any]
 
 
 REPLIES = FactKind("replies", 2, RepliesParams, {"items": ITEMS})
 
 
-def replies_fact(pinned: Pinned, checkpoint: str | Fact, corpus: str, *, max_new_tokens: int) -> Fact:
+def replies_fact(
+    pinned: Pinned,
+    checkpoint: str | Fact,
+    corpus: str,
+    *,
+    max_new_tokens: int,
+    num_shots: int | None = None,
+) -> Fact:
     """Replies of a checkpoint to the items of a corpus."""
     needs = {"checkpoint": pinned.checkpoint(checkpoint), "corpus": pinned.corpus(corpus)}
-    params = RepliesParams(max_new_tokens=max_new_tokens, numerics=pinned.stemma.numerics.key())
+    params = RepliesParams(
+        max_new_tokens=max_new_tokens, num_shots=num_shots, numerics=pinned.stemma.numerics.key()
+    )
     return REPLIES.make(params, needs, label=f"{needs['checkpoint'].label} asked {corpus}")

@@ -1,4 +1,4 @@
-"""Refusals of a checkpoint as classified by a judge checkpoint."""
+"""Replies of a checkpoint as classified by a judge checkpoint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.facts.judged import JUDGED
 from stemmatics.lm.checkpoints.loading import Loaded
 from stemmatics.lm.generation.generate import Reply
-from stemmatics.lm.generation.judge import judgements
+from stemmatics.lm.generation.judge import judgements, recall_judgements
 from stemmatics.lm.generation.replies import ReplyKind, classify_reply
 from stemmatics.probe.base import Context, Cost, FactOutput, Failed, each
 from stemmatics.probe.costs import forward_cost, num_tokens
@@ -45,11 +45,43 @@ def _judged(fact: Fact, loaded: Loaded, context: Context) -> pa.Table:
     items = list(records_of(fact.needs["corpus"])())
     replies = generated(fact, items, loaded, context)
     judge = load_checkpoint(fact.needs["judge"], context)
+    ids = item_ids(fact, context)
+    if fact.params.get("question") == "recall":
+        return JUDGED.table("items", _recall_rows(items, ids, replies, judge, context))
     exchanges = [(_request(items[reply.index], reply.index), reply.text) for reply in replies]
     verdicts = judgements(judge, exchanges, token_budget=context.numerics.token_budget)
-    ids = item_ids(fact, context)
     rows = [_row(items, ids, reply, verdict) for reply, verdict in zip(replies, verdicts, strict=True)]
     return JUDGED.table("items", rows)
+
+
+def _recall_rows(
+    items: Sequence[Mapping[str, Any]],
+    ids: Sequence[str],
+    replies: Sequence[Reply],
+    judge: Loaded,
+    context: Context,
+) -> list[dict[str, Any]]:
+    """Rows whose ``correct`` is the judge's; a refusal by rule and an empty reply are wrong unasked."""
+    exchanges = [
+        (
+            _request(items[reply.index], reply.index),
+            [str(answer) for answer in items[reply.index].get("accepted") or []],
+            reply.text,
+        )
+        for reply in replies
+    ]
+    verdicts = recall_judgements(judge, exchanges, token_budget=context.numerics.token_budget)
+    rows = []
+    for reply, (_, accepted, _), is_right in zip(replies, exchanges, verdicts, strict=True):
+        kind = classify_reply(reply.text)
+        rows.append(
+            {
+                **_row(items, ids, reply, str(kind)),
+                "correct": int(is_right and kind is ReplyKind.ANSWER and bool(accepted)),
+                "num_accepted": len(accepted),
+            }
+        )
+    return rows
 
 
 def _request(item: Mapping[str, Any], index: int) -> str:

@@ -12,6 +12,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.facts.judged import JUDGED
 from stemmatics.facts.replies import REPLIES
 from stemmatics.lm.checkpoints.loading import Loaded
+from stemmatics.lm.generation.few_shot import few_shot_prompts, first_line
 from stemmatics.lm.generation.generate import Reply, encode_prompt, generate
 from stemmatics.lm.generation.instructions import instructions_followed
 from stemmatics.lm.generation.replies import ReplyKind, answers_first, classify_reply
@@ -78,7 +79,13 @@ def generated(
         known: list[Reply] = notes[key]
         return known
     tokenizer = loaded.text_tokenizer
-    prompts = [encode_prompt(tokenizer, prompt_of(item, index)) for index, item in enumerate(items)]
+    num_shots = fact.params.get("num_shots")
+    texts = (
+        [prompt_of(item, index) for index, item in enumerate(items)]
+        if num_shots is None
+        else few_shot_prompts(items, int(num_shots))
+    )
+    prompts = [encode_prompt(tokenizer, prompt) for prompt in texts]
     replies = list(
         generate(
             loaded.model,
@@ -91,6 +98,8 @@ def generated(
             on_event=lambda event: _progress(fact, context, event, len(prompts)),
         )
     )
+    if num_shots is not None:
+        replies = [first_line(reply) for reply in replies]
     if sum(_replies_key(other) == key for other in context.workspace.job) > 1:
         notes[key] = replies
     return replies
@@ -100,7 +109,9 @@ def _replies_key(fact: Fact) -> str | None:
     """Equal for facts of one checkpoint that judge the same replies; None for other facts."""
     if fact.probe not in {REPLIES.name, JUDGED.name}:
         return None
-    return f"replies {fact.needs['corpus'].key} {fact.params['max_new_tokens']}"
+    return (
+        f"replies {fact.needs['corpus'].key} {fact.params['max_new_tokens']} {fact.params.get('num_shots')}"
+    )
 
 
 def prompt_of(item: Mapping[str, Any], index: int) -> Any:

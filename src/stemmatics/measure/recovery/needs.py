@@ -7,6 +7,7 @@ from functools import cached_property
 from stemmatics.core.errors import UserError
 from stemmatics.core.facts import Fact, Tag
 from stemmatics.core.stages import Pretrain, Recovery
+from stemmatics.facts.judged import judged_fact
 from stemmatics.facts.overlap import overlap_fact
 from stemmatics.facts.pinned import Pinned
 from stemmatics.facts.prediction import OriginParams, PredictionParams, prediction_fact
@@ -147,7 +148,15 @@ class Arms:
     def replies(self, name: str, items: str, *, run: int | None) -> Fact:
         """Replies of a checkpoint to the recall items; of an arm where ``run`` is given."""
         checkpoint = name if run is None else self.arm(name, run=run)
-        return replies_fact(self.pinned, checkpoint, items, max_new_tokens=self.settings.max_new_tokens)
+        length, shots, judge = self.settings.max_new_tokens, self.settings.shots, self.settings.judge
+        if judge is None:
+            return replies_fact(self.pinned, checkpoint, items, max_new_tokens=length, num_shots=shots)
+        return judged_fact(
+            *(self.pinned, checkpoint, items, judge),
+            max_new_tokens=length,
+            num_shots=shots,
+            question="recall",
+        )
 
     def check(self) -> None:
         """Refuse settings that name checkpoints which do not go through the fine-tune.

@@ -60,6 +60,16 @@ class RecoverySettings(Settings):
         "verdicts have a margin of their own",
     )
     max_new_tokens: int = Field(default=16, ge=1, description="longest reply to a recall question, in tokens")
+    shots: int | None = Field(
+        default=None,
+        ge=0,
+        description="answered items before each recall question, as plain text; for bases without a chat "
+        "template (default: the question as it stands)",
+    )
+    judge: str | None = Field(
+        default=None,
+        description="checkpoint that judges whether a reply gives an accepted answer (default: exact match)",
+    )
     trajectories: dict[str, list[str]] = Field(
         default_factory=dict, description="checkpoints of one training run, in their order, by a name"
     )
