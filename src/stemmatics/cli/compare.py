@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,21 +25,28 @@ def compare(
     out: Annotated[Path, typer.Option(help="Run folder.")] = Path("runs/compare"),
     recover: Annotated[
         bool,
-        typer.Option("--recover", help="Also fine-tune both in the same way and compare what remains."),
+        typer.Option("--recover", help="Also fine-tune all in the same way and compare what remains."),
     ] = False,
     recipe: Annotated[
         str | None,
-        typer.Option(help="With --recover: S1, small or nano (default: the largest that --time allows)."),
+        typer.Option(
+            help="With --recover: S1, small or nano (default: the largest that fits --time, else nano)."
+        ),
     ] = None,
-    minutes: Annotated[
+    time: Annotated[
         float | None,
-        typer.Option("--time", min=0.1, help="With --recover: minutes that all fine-tunes may take (10)."),
+        typer.Option(min=0, help="With --recover: minutes that all fine-tunes may take (default: 10)."),
     ] = None,
     pool: Annotated[
         list[str] | None,
-        typer.Option(help="With --recover: text to fine-tune on (default: what comes with Python)."),
+        typer.Option(
+            help="With --recover: text to fine-tune on (default: Python's language reference and sources)."
+        ),
     ] = None,
     only: opt.Only = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print what the comparison would take; run nothing.")
+    ] = False,
     fail_if: Annotated[
         list[str] | None,
         typer.Option(
@@ -78,8 +85,12 @@ def compare(
     from stemmatics.cli.outcome import show_outcome
     from stemmatics.cli.progress import watching
     from stemmatics.commands.compare import compare_if as command
-    from stemmatics.commands.recipe_choice import AUTO
+    from stemmatics.commands.compare import plan_comparison
 
+    measures = opt.names_of(only)
+    _refuse_contradictions(
+        measures, recover=recover, recipe=recipe, time=time, plan=plan, fail_if=fail_if, timings=timings
+    )
     if fail_on_unclear and not fail_if:
         raise UserError(
             "--fail-on-unclear is given without --fail-if",
@@ -87,40 +98,61 @@ def compare(
             "Add a condition, or leave it out",
             code=2,
         )
-    names = opt.names_of(only)
-    recovers = recover or "recovery" in (names or [])
-    given = {"--recipe": recipe, "--time": minutes, "--pool": pool}
-    unused = [option for option, value in given.items() if value is not None]
-    if unused and not recovers:
-        raise UserError(
-            f"{unused[0]} is given without --recover", "no model is fine-tuned", "Add --recover", code=2
-        )
-    if recipe is not None and minutes is not None:
-        raise UserError(
-            "--recipe and --time are both given", "a limit of time chooses a recipe", "Give one", code=2
-        )
     first, *others = opt.with_weights_of_any([base, *descendant], weights)
+    settings: dict[str, Any] = {
+        "only": measures,
+        "source": opt.source_of(field, register, None, "assistant"),
+        "scoring": opt.scoring_of(windows, window, stride, prefix, max_doc_tokens),
+        "numerics": opt.numerics_of(device, dtype, attention, batch_tokens, threads),
+        "allow": {"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
+        "recover": recipe or ("auto" if recover else None),
+        "pool": pool or [],
+        **({} if time is None else {"time_limit": 60 * time}),
+    }
     with watching() as watcher:
+        if plan:
+            from stemmatics.cli.plan import print_plan
+
+            planned = plan_comparison(first, others, text, out, on_step=watcher.step, **settings)
+            return print_plan(planned, as_json=as_json)
         outcome, checks = command(
-            first,
-            others,
-            text,
-            out,
-            fail_if or [],
-            only=names,
-            source=opt.source_of(field, register, None, "assistant"),
-            scoring=opt.scoring_of(windows, window, stride, prefix, max_doc_tokens),
-            numerics=opt.numerics_of(device, dtype, attention, batch_tokens, threads),
-            allow={"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
-            recover=(recipe or AUTO) if recovers else None,
-            minutes=minutes,
-            pool=pool or [],
-            on_event=watcher,
-            on_step=watcher.step,
+            first, others, text, out, fail_if or [], on_event=watcher, on_step=watcher.step, **settings
         )
     rows = watcher.timings.rows() if timings else None
     code = show_outcome(outcome, timings=rows, checks=checks, as_json=as_json)
     return code_of_checks(checks, code, fail_on_unclear=fail_on_unclear)
+
+
+def _refuse_contradictions(
+    measures: list[str] | None,
+    *,
+    recover: bool,
+    recipe: str | None,
+    time: float | None,
+    plan: bool,
+    fail_if: list[str] | None,
+    timings: bool,
+) -> None:
+    """Raises UserError for options that would be dropped in silence."""
+    if not recover and "recovery" not in (measures or []):
+        for option, value in (("--recipe", recipe), ("--time", time)):
+            if value is not None:
+                raise UserError(
+                    f"{option} is given without --recover",
+                    "nothing would be fine-tuned",
+                    "Add --recover, or leave it out",
+                    code=2,
+                )
+    pairs = [
+        ("--time", time is not None, "--recipe", recipe is not None, "a named recipe takes what it takes"),
+        ("--fail-if", bool(fail_if), "--plan", plan, "a plan measures nothing"),
+        ("--timings", timings, "--plan", plan, "a plan runs nothing"),
+    ]
+    for option, is_given, other, is_other, why in pairs:
+        if is_given and is_other:
+            raise UserError(
+                f"{option} and {other} contradict one another", why, "Leave out either of them", code=2
+            )
 
 
 def code_of_checks(checks: list[Check], code: int, *, fail_on_unclear: bool) -> int:

@@ -16,7 +16,7 @@ from stemmatics.commands.fail_if import (
     refuse_unknown_registers,
     refuse_unmeasured,
 )
-from stemmatics.commands.recipe_choice import AUTO, LONGEST_MINUTES, choose_recipe, pool_tokens
+from stemmatics.commands.recipe_choice import AUTO, LIMIT, SMALLEST, choose_recipe
 from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
@@ -26,11 +26,16 @@ from stemmatics.core.recipes import RECIPES
 from stemmatics.core.scoring import Scoring, Windows
 from stemmatics.core.stemma import Source, Stemma
 from stemmatics.presets import pairs
+from stemmatics.store.ledger import Ledger
 from stemmatics.study import run as engine
+from stemmatics.study.plan import Plan
 from stemmatics.study.run import Outcome
 
 # tokens on which a correction is fitted, and on which it is scored
 PRIOR_TOKENS = pairs.PRIOR_TOKENS
+RECOVERY = "recovery"
+# Fine-tunes of the base: the spread between two is the run noise. A descendant has one.
+BASE_RUNS = 2
 
 
 def compare(
@@ -46,15 +51,40 @@ def compare(
 ) -> Outcome:
     """Compare a base with one or several descendants on some texts and write a report to ``out``.
 
-    Descendants share what is made of the base. ``only`` names measures (all by default); ``settings`` are
-    those of :func:`pair_stemma`. Raises UserError for what can't be compared, before weights are read.
+    Descendants share what is made of the base. ``only`` names measures (all by default; ``recovery`` among
+    them stands for ``recover="auto"``); ``settings`` are those of :func:`pair_stemma`, and ``time_limit``,
+    the seconds that the fine-tunes of ``recover="auto"`` may take together (600).
+    Raises UserError for what can't be compared, before weights are read.
     """
-    root = Path(out)
     only = None if only is None else list(only)
-    settings = _with_recipe(base, descendants, only, on_step, settings)
-    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    root = Path(out)
+    time_limit = settings.pop("time_limit", LIMIT)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **with_recovery(settings, only))
     refuse_unknown_measures(stemma, only)
+    stemma = with_recipe(stemma, settings.get("recover"), time_limit, on_step)
     return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
+
+
+def plan_comparison(
+    base: str,
+    descendants: str | Sequence[str],
+    text: Sequence[str | Path],
+    out: str | Path = "runs/compare",
+    *,
+    only: Iterable[str] | None = None,
+    on_step: Callable[[str], None] = lambda _step: None,
+    **settings: Any,
+) -> Plan:
+    """The facts that :func:`compare` would make; nothing is run."""
+    only = None if only is None else list(only)
+    root = Path(out)
+    time_limit = settings.pop("time_limit", LIMIT)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **with_recovery(settings, only))
+    refuse_unknown_measures(stemma, only)
+    stemma = with_recipe(stemma, settings.get("recover"), time_limit, on_step)
+    Ledger(root).refuse_other_schema()
+    _, _, prepared = engine.prepare(stemma, root, only=only, on_step=on_step, planning=True)
+    return prepared
 
 
 def compare_if(
@@ -75,10 +105,10 @@ def compare_if(
     not run or a register that no text has: before weights are read.
     """
     conditions = parse_conditions(expressions)
-    root = Path(out)
     only = None if only is None else list(only)
-    settings = _with_recipe(base, descendants, only, on_step, settings)
-    stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
+    root = Path(out)
+    time_limit = settings.pop("time_limit", LIMIT)
+    stemma = pair_stemma(base, descendants, text, name=root.name, **with_recovery(settings, only))
     selected = refuse_unknown_measures(stemma, only)
     refuse_unmeasured(conditions, selected)
     corpora = {name: corpus for name, corpus in stemma.corpora.items() if corpus.role == "text"}
@@ -86,49 +116,11 @@ def compare_if(
     if any(condition.register != ALL for condition in conditions):
         registers = {name: _registers(corpus) for name, corpus in corpora.items()}
         refuse_unknown_registers(conditions, set().union(*registers.values()))
+    stemma = with_recipe(stemma, settings.get("recover"), time_limit, on_step)
     outcome = engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
     names = [descendant for _, descendant in stemma.pairs()]
     checks = check_conditions(conditions, outcome.content.results, names, list(corpora), registers)
     return outcome, checks
-
-
-def _with_recipe(
-    base: str,
-    descendants: str | Sequence[str],
-    names: Sequence[str] | None,
-    on_step: Callable[[str], None],
-    settings: Mapping[str, Any],
-) -> dict[str, Any]:
-    """The settings with a named recipe; ``minutes`` is taken out.
-
-    ``names`` of measures with recovery among them request one. Raises UserError where they leave out one that
-    was requested, and where the pool is too small.
-    """
-    changed = dict(settings)
-    minutes = float(changed.pop("minutes", None) or LONGEST_MINUTES)
-    if names is not None and "recovery" in names and changed.get("recover") is None:
-        changed["recover"] = AUTO
-    if names is not None and "recovery" not in names and changed.get("recover") is not None:
-        raise UserError(
-            f"a recovery is requested, and the only measures are {', '.join(names)}",
-            "one excludes the other",
-            "Add recovery to --only, or leave out --recover",
-            code=2,
-        )
-    if changed.get("recover") != AUTO:
-        return changed
-    require("lm", "a recovery")
-    from stemmatics.probe.costs import declared_parameters
-    from stemmatics.study.plan import measured_flops
-
-    sources = [base, *named_descendants(descendants).values()]
-    trust = bool((changed.get("allow") or {}).get("trust_remote_code"))
-    sizes = [declared_parameters(source, trust=trust) for source in sources]
-    pool = _pool(changed.get("pool") or (), changed.get("source") or {})
-    choice = choose_recipe(sizes, pool_tokens(pool), minutes, measured_flops())
-    on_step(choice.line())
-    changed["recover"] = choice.name
-    return changed
 
 
 def refuse_unknown_measures(stemma: Stemma, only: Iterable[str] | None) -> list[str]:
@@ -141,10 +133,66 @@ def refuse_unknown_measures(stemma: Stemma, only: Iterable[str] | None) -> list[
         raise UserError(
             "no measure is named" if unknown is None else f"measure {unknown!r} is not part of a comparison",
             f"this comparison measures {', '.join(stemma.measures)}",
-            "Add --recover" if unknown == "recovery" else "Choose among them",
+            "Choose among them",
             code=2,
         )
     return names
+
+
+def with_recovery(settings: dict[str, Any], only: Sequence[str] | None) -> dict[str, Any]:
+    """Settings in which a recovery fine-tune that ``only`` names is asked for too; changed in place.
+
+    Raises UserError where a fine-tune is asked for and ``only`` leaves it out, or a pool is given without.
+    """
+    if only is not None and RECOVERY in only and settings.get("recover") is None:
+        settings["recover"] = AUTO
+    if only and settings.get("recover") is not None and RECOVERY not in only:
+        raise UserError(
+            f"--recover and --only {','.join(only)} contradict one another",
+            "the fine-tune would be left out",
+            f"Type --only {','.join([*only, RECOVERY])}, or leave out --recover",
+            code=2,
+        )
+    if settings.get("pool") and settings.get("recover") is None:
+        raise UserError(
+            "a pool is given without --recover",
+            "nothing would be fine-tuned on it",
+            "Add --recover, or leave out --pool",
+            code=2,
+        )
+    return settings
+
+
+def with_recipe(
+    stemma: Stemma, recipe: str | None, time_limit: float, on_step: Callable[[str], None]
+) -> Stemma:
+    """The stemma with the recipe that pool and machine allow, which is reported with its expected time.
+
+    Raises UserError for a pool with too few tokens. No weights are loaded.
+    """
+    if recipe is None:
+        return stemma
+    from stemmatics.lm.text.contents import contents
+
+    require("lm", "a recovery fine-tune")
+    # a text that can't be read is refused before a checkpoint's files are looked at
+    for corpus in stemma.corpora.values():
+        contents(corpus)
+    specs = {name: source.spec for name, source in stemma.checkpoints.items()}
+    arms = {spec: BASE_RUNS if name == "base" else 1 for name, spec in specs.items()}
+    choice = choose_recipe(
+        list(arms),
+        arms,
+        stemma.corpora["pool"],
+        name=recipe,
+        limit=time_limit,
+        numerics=stemma.numerics,
+        allow={"trust_remote_code": stemma.checkpoints["base"].trust_remote_code},
+        on_step=on_step,
+    )
+    on_step(choice.line())
+    measures = {**stemma.measures, RECOVERY: {**stemma.measures[RECOVERY], "recipe": choice.name}}
+    return stemma.model_copy(update={"measures": measures})
 
 
 def _registers(corpus: Corpus) -> set[str]:
@@ -171,16 +219,16 @@ def pair_stemma(
     """The stemma of a base and its descendants on some texts, with the measures that fit any pair.
 
     A single descendant is called ``descendant``; several have the names of their sources.
-    ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
-    text that it trains on (by default the language reference and the sources of Python's standard library,
-    which every machine has). ``auto`` is for ``compare`` to choose.
+    ``recover`` names the recipe of a recovery fine-tune of all (None: no fine-tune; ``auto``: the largest
+    that pool and machine allow); ``pool`` is the text that it trains on (by default the Python language
+    reference and sources of the standard library, which every machine has).
     Raises UserError for an unknown recipe, a descendant that is given twice, and texts that can't be read.
     """
-    if recover is not None and recover not in RECIPES:
+    if recover is not None and recover not in {AUTO, *RECIPES}:
         raise UserError(
             f"unknown recipe {recover!r}",
             "a recipe is the recovery fine-tune of both models",
-            f"Choose {', '.join(RECIPES)}",
+            f"Choose {', '.join(RECIPES)} or {AUTO}",
             code=2,
         )
     corpora: dict[str, Corpus] = {}
@@ -191,7 +239,13 @@ def pair_stemma(
     measures = pairs.pair_measures("text")
     if recover is not None:
         corpora["pool"] = _pool(pool, source or {})
-        measures["recovery"] = {"pool": "pool", "recipe": recover, "scoring": _by_byte(scoring or Scoring())}
+        measures[RECOVERY] = {
+            "pool": "pool",
+            # a choice follows once tokenizers are read
+            "recipe": SMALLEST if recover == AUTO else recover,
+            "base_runs": BASE_RUNS,
+            "scoring": _by_byte(scoring or Scoring()),
+        }
     allowed = dict(allow or {})
     return Stemma(
         # a folder may be called anything

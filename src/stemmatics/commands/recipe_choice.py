@@ -1,96 +1,130 @@
-"""Which recipe a recovery takes where none is named: the largest that pool and time allow."""
+"""The recipe of a comparison's recovery fine-tune: the largest one that pool and machine allow."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import islice
+from typing import Any
 
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
+from stemmatics.core.extras import require
+from stemmatics.core.numerics import Numerics
 from stemmatics.core.recipes import RECIPES
 from stemmatics.core.stages import RecoveryRecipe
 
+# The value that stands for a choice, in place of a recipe's name.
 AUTO = "auto"
-FALLBACK = "nano"
-LONGEST_MINUTES = 10.0
-# operations a parameter and token: forward, and backward through frozen weights
-_OPERATIONS = 4
-# of a matrix product's measured speed, what a fine-tune reaches
-_EFFICIENCY = 0.5
-_BYTES_PER_TOKEN = 4
+SMALLEST = "nano"
+# Arms together, in seconds.
+LIMIT = 600.0
+# A pass takes longer than its matrix products in a row: attention, norms, the optimiser, narrow matrices.
+_OVERHEAD = 2.0
+_ENCODED_TOGETHER = 64
 
 
 @dataclass(frozen=True)
-class RecipeChoice:
-    """``seconds`` is the expected time of all arms; ``reason`` says why no larger recipe was taken."""
+class Choice:
+    """A recipe, the hash of its arms, the expected seconds of all of them, and why it was chosen."""
 
     name: str
+    hash: str
     seconds: float
     reason: str
 
     def line(self) -> str:
-        """For progress: name, settings, expected time, reason."""
-        recipe = RecoveryRecipe.model_validate(self.name)
-        tokens = recipe.updates * recipe.update_tokens
-        text = (
-            f"recovery by recipe {self.name} ({tokens:,} tokens, rank {recipe.lora.rank}), "
-            f"about {max(1, round(self.seconds / 60))} min for all arms"
+        """For the terminal."""
+        return (
+            f"recovery: recipe {self.name} ({self.hash[:12]}), about {self.seconds / 60:.1f} minutes "
+            f"for all fine-tunes; {self.reason}"
         )
-        return f"{text}; {self.reason}" if self.reason else text
 
 
 def choose_recipe(
-    num_parameters: Sequence[int], pool_tokens: int | None, minutes: float, flops: float
-) -> RecipeChoice:
-    """The largest named recipe that fits; the smallest where none fits the time.
+    specs: Sequence[str],
+    num_arms: Mapping[str, int],
+    pool: Corpus,
+    *,
+    name: str = AUTO,
+    limit: float = LIMIT,
+    numerics: Numerics,
+    allow: Mapping[str, bool],
+    on_step: Callable[[str], None] = lambda _step: None,
+) -> Choice:
+    """The named recipe, or the largest whose fine-tunes take less than ``limit`` seconds, else ``nano``.
+
+    Reads the pool, configs and tokenizers; no weights are loaded.
 
     Args:
-        num_parameters: of each model that is fine-tuned.
-        pool_tokens: about how many the pool has; None where it is not known, which is taken for enough.
-        minutes: that all arms together may take.
-        flops: operations a second of a matrix product here.
+        specs: the checkpoints that are fine-tuned.
+        num_arms: how often each is.
+        pool: the text.
+        name: a recipe, or ``auto``.
+        limit: for all fine-tunes together, in seconds.
+        numerics: the device and precision.
+        allow: ``trust_remote_code``, as for loading.
+        on_step: listens to what is done.
 
-    Raises UserError where the pool is too small for every recipe.
+    Raises:
+        UserError: the pool is too small for the recipe, or for every one.
     """
-    reason = ""
-    by_size = sorted(RECIPES, key=_tokens_of, reverse=True)
-    for name in by_size:
-        tokens = _tokens_of(name)
-        seconds = _OPERATIONS * sum(num_parameters) * tokens / (flops * _EFFICIENCY)
-        if pool_tokens is not None and tokens > pool_tokens:
-            reason = f"{name} needs {tokens:,} tokens, the pool has about {pool_tokens:,}"
-        elif seconds > 60 * minutes and name != by_size[-1]:
-            reason = f"{name} would take about {seconds / 60:,.0f} min (--time sets another limit)"
-        else:
-            return RecipeChoice(name, seconds, reason)
+    require("lm", "a recovery fine-tune")
+    from stemmatics.lm.text.contents import content_hash
+    from stemmatics.probe.costs import matrix_speed, recovery_flops
+
+    trust = bool(allow.get("trust_remote_code"))
+    recipes = {key: RecoveryRecipe.model_validate(key) for key in RECIPES}
+    candidates = sorted(recipes if name == AUTO else [name], key=lambda key: -_tokens(recipes[key]))
+    on_step("counting the tokens of the pool")
+    have = _num_tokens(specs, pool, _tokens(recipes[candidates[0]]), trust=trust)
+    pool_sha256 = content_hash(pool)
+    speed = matrix_speed(numerics)
+    reasons = []
+    for key in candidates:
+        recipe = recipes[key]
+        if have < _tokens(recipe):
+            reasons.append(f"{key} reads {_tokens(recipe):,} tokens, and the pool has {have:,}")
+            continue
+        flops = sum(num_arms[spec] * recovery_flops(spec, recipe, trust=trust) for spec in specs)
+        seconds = _OVERHEAD * flops / speed
+        if name == AUTO and key != SMALLEST and seconds >= limit:
+            reasons.append(f"{key} would take about {seconds / 60:.0f} minutes")
+            continue
+        reason = "; ".join(reasons) or ("as asked for" if name != AUTO else "the largest named recipe")
+        return Choice(key, recipe.hash(pool_sha256), seconds, reason)
+    smallest = recipes[candidates[-1]]
     raise UserError(
-        f"the pool has about {pool_tokens:,} tokens",
-        f"the smallest recipe, {by_size[-1]}, reads {_tokens_of(by_size[-1]):,}",
-        "Give a larger text as --pool",
-        code=2,
+        f"the pool has {have:,} tokens, the recipe {candidates[-1]} reads {_tokens(smallest):,}",
+        "repeated documents would be memorised",
+        "Give a larger pool" + ("" if name in {AUTO, SMALLEST} else ", or a smaller recipe"),
     )
 
 
-def _tokens_of(name: str) -> int:
-    recipe: Mapping[str, int] = RECIPES[name]
-    return int(recipe["updates"]) * int(recipe["update_tokens"])
+def _tokens(recipe: RecoveryRecipe) -> int:
+    return recipe.updates * recipe.update_tokens
 
 
-def pool_tokens(pool: Corpus) -> int | None:
-    """Tokens of a pool, at four bytes a token; None for a Hub dataset or a compressed file."""
-    if pool.generator is not None:
-        from stemmatics.lm.text.corpus import records
+def _num_tokens(specs: Iterable[str], pool: Corpus, enough: int, *, trust: bool) -> int:
+    """The pool's tokens for the checkpoint with the fewest; counting ends at ``enough``."""
+    from stemmatics.lm.checkpoints.loading import load_tokenizer
+    from stemmatics.lm.tokens.tokenizer import TextTokenizer
 
-        texts = (str(record.values.get("text", "")) for record in records(pool))
-        return sum(len(text.encode()) for text in texts) // _BYTES_PER_TOKEN
-    if not pool.path:
-        return None
-    files = [file for path in pool.path for file in _files(Path(path).expanduser())]
-    if any(file.suffix in {".zst", ".gz", ".parquet"} for file in files):
-        return None
-    return sum(file.stat().st_size for file in files) // _BYTES_PER_TOKEN
+    counts: dict[Any, int] = {}
+    for spec in specs:
+        tokenizer = TextTokenizer(load_tokenizer(spec, trust_remote_code=trust)[0])
+        # every row begins with a prefix, which not every tokenizer has
+        tokenizer.prefix("always")
+        if tokenizer.identity not in counts:
+            counts[tokenizer.identity] = _count(tokenizer, pool, enough)
+    return min(counts.values())
 
 
-def _files(path: Path) -> list[Path]:
-    return [file for file in path.rglob("*") if file.is_file()] if path.is_dir() else [path]
+def _count(tokenizer: Any, pool: Corpus, enough: int) -> int:
+    from stemmatics.lm.text.corpus import read
+
+    texts = (document.text for document in read(pool))
+    total = 0
+    while total < enough and (some := list(islice(texts, _ENCODED_TOGETHER))):
+        total += sum(len(encoding.ids) for encoding in tokenizer.encode_batch(some))
+    return total

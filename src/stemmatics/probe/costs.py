@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import asdict
 from functools import cache
 
@@ -74,6 +75,35 @@ def training_cost(fact: Fact) -> Cost:
     # what is rewarded has been written before
     flops = TRAINING + (FORWARD if fact.params["kind"] == "grpo" else 0)
     return Cost(tokens, float(flops) * size * tokens, memory, size * _FLOAT)
+
+
+def recovery_flops(spec: str, recipe: RecoveryRecipe, *, trust: bool = False) -> float:
+    """Operations of one fine-tune of a given checkpoint: forward, and backward through frozen weights."""
+    return float(RECOVERY) * declared_parameters(spec, trust=trust) * recipe.updates * recipe.update_tokens
+
+
+def matrix_speed(numerics: Numerics) -> float:
+    """Multiplications and additions a second in matrix products of this device and precision."""
+    device = device_of(numerics)
+    dtype = dtype_of(numerics, device)
+    dtype = torch.bfloat16 if isinstance(dtype, str) else dtype
+    size, repeats = (512, 8) if device.type == "cpu" else (4096, 16)
+    threads = torch.get_num_threads()
+    if numerics.threads:
+        torch.set_num_threads(numerics.threads)
+    try:
+        left = torch.ones((size, size), device=device, dtype=dtype)
+        # the first product also sets up the library
+        float((left @ left)[0, 0])
+        started = time.perf_counter()
+        product = left
+        for _ in range(repeats):
+            product = left @ left
+        # waits for the device
+        float(product[0, 0])
+        return 2.0 * size**3 * repeats / (time.perf_counter() - started)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _recovery_cost(fact: Fact, size: int) -> Cost:
