@@ -3,7 +3,13 @@
 import pytest
 import torch
 from torch.nn import functional
-from transformers import AutoModelForCausalLM, AutoTokenizer, Gemma2Config, Gemma2ForCausalLM
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    Gemma2Config,
+    Gemma2ForCausalLM,
+    LlamaConfig,
+)
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.numerics import Numerics
@@ -15,6 +21,7 @@ from stemmatics.train.blocked_loss import blocked_loss, frozen_head
 from stemmatics.train.finetune import Conditions
 from stemmatics.train.lora import with_adapters
 from stemmatics.train.models import load_model
+from stemmatics.train.recovery_memory import recovery_memory
 from stemmatics.train.recovery_rows import updates_of
 
 RECIPE = RecoveryRecipe(
@@ -206,3 +213,73 @@ def test_another_error_is_not_taken_for_a_lack_of_memory(bases, tmp_path, monkey
 
     with pytest.raises(RuntimeError, match="shapes differ"):
         trained(bases / "llama", tmp_path / "out", change=change, monkeypatch=monkeypatch)
+
+
+def shape(**changes):
+    settings = {
+        "vocab_size": 512, "hidden_size": 128, "intermediate_size": 256, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+    }  # fmt: skip
+    return LlamaConfig(**settings | changes)
+
+
+def test_parts_of_the_memory_are_those_of_the_arithmetic():
+    recipe = RECIPE.model_copy(update={"max_length": 128, "update_tokens": 512})
+    parts = recovery_memory(shape(), recipe, dtype=torch.float32, num_positions=512)
+    model = AutoModelForCausalLM.from_config(shape())
+    weights = sum(weight.numel() for weight in model.parameters())
+    adapted = with_adapters(model, recipe.lora)
+    adapters = sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad)
+    assert parts.weights == pytest.approx(4 * weights, rel=1e-2)
+    assert (parts.adapters, parts.optimizer) == (4 * adapters, 12 * adapters)
+    # what a real pass keeps is what was counted without one
+    kept = {}
+
+    def note(tensor):
+        kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage()
+        return tensor
+
+    batch = recovery._padded([[1] * 128] * 3 + [[1] * 127], 0)
+    adapted.train()
+    own = {tensor.untyped_storage().data_ptr() for tensor in [*model.parameters(), *model.buffers()]}
+    with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
+        states = recovery.capture_hidden(model, batch["input_ids"], attention_mask=batch["attention_mask"])
+    measured = sum(storage.nbytes() for pointer, storage in kept.items() if pointer not in own)
+    assert states.requires_grad
+    assert parts.activations == pytest.approx(measured, rel=0.1)
+
+
+def test_half_precision_checkpointing_and_smaller_passes_take_less():
+    recipe = RECIPE.model_copy(update={"max_length": 128, "update_tokens": 512})
+    whole = recovery_memory(shape(), recipe, dtype=torch.float32, num_positions=512)
+    half = recovery_memory(shape(), recipe, dtype=torch.bfloat16, num_positions=512)
+    small = recovery_memory(shape(), recipe, dtype=torch.float32, num_positions=256)
+    layers = recovery_memory(shape(), recipe, dtype=torch.float32, num_positions=512, checkpointing=True)
+    assert half.weights == pytest.approx(whole.weights / 2, rel=1e-2)
+    assert half.adapters == whole.adapters
+    assert half.activations < whole.activations
+    assert small.activations == pytest.approx(whole.activations / 2, rel=0.05)
+    assert layers.activations < whole.activations / 5
+    assert layers.total < whole.total
+
+
+def test_a_model_that_needs_values_has_no_plan(monkeypatch):
+    def needs_values(*_arguments):
+        message = "aten::nonzero"
+        raise NotImplementedError(message)
+
+    monkeypatch.setattr("stemmatics.train.recovery_memory._kept_bytes", needs_values)
+    assert recovery_memory(shape(), RECIPE, dtype=torch.float32, num_positions=64) is None
+
+
+def test_checkpointing_is_turned_on_where_a_pass_would_not_fit(bases, tmp_path, monkeypatch):
+    seen = []
+
+    def note(trainer):
+        seen.append(recovery.is_checkpointing(trainer.model))
+
+    monkeypatch.setattr(recovery, "available_bytes", lambda _device: 1000)
+    trained(bases / "llama", tmp_path / "small", change=note, monkeypatch=monkeypatch)
+    monkeypatch.setattr(recovery, "available_bytes", lambda _device: 1 << 40)
+    trained(bases / "llama", tmp_path / "large", change=note, monkeypatch=monkeypatch)
+    assert seen == [True, False]

@@ -27,10 +27,17 @@ def compare(
         bool,
         typer.Option("--recover", help="Also fine-tune both in the same way and compare what remains."),
     ] = False,
-    recipe: Annotated[str, typer.Option(help="With --recover: S1, small or nano.")] = "small",
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="With --recover: S1, small or nano (default: the largest that --time allows)."),
+    ] = None,
+    minutes: Annotated[
+        float | None,
+        typer.Option("--time", min=0.1, help="With --recover: minutes that all fine-tunes may take (10)."),
+    ] = None,
     pool: Annotated[
         list[str] | None,
-        typer.Option(help="With --recover: text to fine-tune on (default: Python's language reference)."),
+        typer.Option(help="With --recover: text to fine-tune on (default: what comes with Python)."),
     ] = None,
     only: opt.Only = None,
     fail_if: Annotated[
@@ -71,6 +78,7 @@ def compare(
     from stemmatics.cli.outcome import show_outcome
     from stemmatics.cli.progress import watching
     from stemmatics.commands.compare import compare_if as command
+    from stemmatics.commands.recipe_choice import AUTO
 
     if fail_on_unclear and not fail_if:
         raise UserError(
@@ -78,6 +86,18 @@ def compare(
             "there is no condition to decide",
             "Add a condition, or leave it out",
             code=2,
+        )
+    names = opt.names_of(only)
+    recovers = recover or "recovery" in (names or [])
+    given = {"--recipe": recipe, "--time": minutes, "--pool": pool}
+    unused = [option for option, value in given.items() if value is not None]
+    if unused and not recovers:
+        raise UserError(
+            f"{unused[0]} is given without --recover", "no model is fine-tuned", "Add --recover", code=2
+        )
+    if recipe is not None and minutes is not None:
+        raise UserError(
+            "--recipe and --time are both given", "a limit of time chooses a recipe", "Give one", code=2
         )
     first, *others = opt.with_weights_of_any([base, *descendant], weights)
     with watching() as watcher:
@@ -87,12 +107,13 @@ def compare(
             text,
             out,
             fail_if or [],
-            only=opt.names_of(only),
+            only=names,
             source=opt.source_of(field, register, None, "assistant"),
             scoring=opt.scoring_of(windows, window, stride, prefix, max_doc_tokens),
             numerics=opt.numerics_of(device, dtype, attention, batch_tokens, threads),
             allow={"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
-            recover=recipe if recover else None,
+            recover=(recipe or AUTO) if recovers else None,
+            minutes=minutes,
             pool=pool or [],
             on_event=watcher,
             on_step=watcher.step,

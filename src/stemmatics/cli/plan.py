@@ -35,4 +35,18 @@ def print_plan(plan: Any, *, as_json: bool) -> int:
         f"{total['disk_bytes'] / 1e6:.0f} MB on disk, {total['download_bytes'] / 1e6:.0f} MB to download, "
         f"about {total['seconds'] / 60:.1f} minutes here"
     )
+    largest = max(rows, key=lambda row: row["memory_bytes"], default=None)
+    if largest is not None and largest["memory_bytes"]:
+        print(
+            f"up to {_gigabytes(largest['memory_bytes'])} of memory, for {largest['label']}{_parts(largest)}"
+        )
     return 0
+
+
+def _gigabytes(num_bytes: float) -> str:
+    return f"{num_bytes / 1e9:.2f} GB"
+
+
+def _parts(row: dict[str, Any]) -> str:
+    parts = row["memory_parts"]
+    return f": {', '.join(f'{name} {_gigabytes(size)}' for name, size in parts.items())}" if parts else ""

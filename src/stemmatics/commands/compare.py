@@ -16,6 +16,7 @@ from stemmatics.commands.fail_if import (
     refuse_unknown_registers,
     refuse_unmeasured,
 )
+from stemmatics.commands.recipe_choice import AUTO, LONGEST_MINUTES, choose_recipe, pool_tokens
 from stemmatics.commands.score import sources_of
 from stemmatics.core.corpora import Corpus
 from stemmatics.core.errors import UserError
@@ -49,6 +50,8 @@ def compare(
     those of :func:`pair_stemma`. Raises UserError for what can't be compared, before weights are read.
     """
     root = Path(out)
+    only = None if only is None else list(only)
+    settings = _with_recipe(base, descendants, only, on_step, settings)
     stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
     refuse_unknown_measures(stemma, only)
     return engine.run(stemma, root, only=only, on_event=on_event, on_step=on_step)
@@ -73,6 +76,8 @@ def compare_if(
     """
     conditions = parse_conditions(expressions)
     root = Path(out)
+    only = None if only is None else list(only)
+    settings = _with_recipe(base, descendants, only, on_step, settings)
     stemma = pair_stemma(base, descendants, text, name=root.name, **settings)
     selected = refuse_unknown_measures(stemma, only)
     refuse_unmeasured(conditions, selected)
@@ -85,6 +90,45 @@ def compare_if(
     names = [descendant for _, descendant in stemma.pairs()]
     checks = check_conditions(conditions, outcome.content.results, names, list(corpora), registers)
     return outcome, checks
+
+
+def _with_recipe(
+    base: str,
+    descendants: str | Sequence[str],
+    names: Sequence[str] | None,
+    on_step: Callable[[str], None],
+    settings: Mapping[str, Any],
+) -> dict[str, Any]:
+    """The settings with a named recipe; ``minutes`` is taken out.
+
+    ``names`` of measures with recovery among them request one. Raises UserError where they leave out one that
+    was requested, and where the pool is too small.
+    """
+    changed = dict(settings)
+    minutes = float(changed.pop("minutes", None) or LONGEST_MINUTES)
+    if names is not None and "recovery" in names and changed.get("recover") is None:
+        changed["recover"] = AUTO
+    if names is not None and "recovery" not in names and changed.get("recover") is not None:
+        raise UserError(
+            f"a recovery is requested, and the only measures are {', '.join(names)}",
+            "one excludes the other",
+            "Add recovery to --only, or leave out --recover",
+            code=2,
+        )
+    if changed.get("recover") != AUTO:
+        return changed
+    require("lm", "a recovery")
+    from stemmatics.probe.costs import declared_parameters
+    from stemmatics.study.plan import measured_flops
+
+    sources = [base, *named_descendants(descendants).values()]
+    trust = bool((changed.get("allow") or {}).get("trust_remote_code"))
+    sizes = [declared_parameters(source, trust=trust) for source in sources]
+    pool = _pool(changed.get("pool") or (), changed.get("source") or {})
+    choice = choose_recipe(sizes, pool_tokens(pool), minutes, measured_flops())
+    on_step(choice.line())
+    changed["recover"] = choice.name
+    return changed
 
 
 def refuse_unknown_measures(stemma: Stemma, only: Iterable[str] | None) -> list[str]:
@@ -128,7 +172,8 @@ def pair_stemma(
 
     A single descendant is called ``descendant``; several have the names of their sources.
     ``recover`` names the recipe of a recovery fine-tune of both (None: no fine-tune); ``pool`` is the
-    text that it trains on (by default the Python language reference, which every machine has).
+    text that it trains on (by default the language reference and the sources of Python's standard library,
+    which every machine has). ``auto`` is for ``compare`` to choose.
     Raises UserError for an unknown recipe, a descendant that is given twice, and texts that can't be read.
     """
     if recover is not None and recover not in RECIPES:
@@ -207,7 +252,7 @@ def _stem(source: str) -> str:
 def _pool(texts: Sequence[str | Path], source: Mapping[str, Any]) -> Corpus:
     """The text of the recovery fine-tune: one source, since its order is part of the recipe."""
     if not texts:
-        return Corpus(generator="python", params={"part": "training"}, role="data")
+        return Corpus(generator="python", params={"part": "pool"}, role="data")
     corpora = sources_of(texts, {"field": source.get("field", "text")})
     if len(corpora) > 1 and any(corpus.path is None for corpus in corpora):
         raise UserError(

@@ -22,13 +22,17 @@ Event = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Cost:
-    """What a fact takes: tokens through a model (3 x for training), and disk in bytes."""
+    """What a fact takes: tokens through a model (3 x for training), and bytes.
+
+    ``memory_parts`` are the parts of ``memory_bytes`` by name, where they are known.
+    """
 
     num_tokens: int = 0
     flops: float = 0.0
     memory_bytes: int = 0
     disk_bytes: int = 0
     download_bytes: int = 0
+    memory_parts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

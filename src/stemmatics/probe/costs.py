@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
-from typing import Any
 
 import torch
 
 from stemmatics.core.facts import Fact
-from stemmatics.lm.checkpoints.loading import load_config
+from stemmatics.core.numerics import Numerics
+from stemmatics.core.stages import RecoveryRecipe
+from stemmatics.lm.checkpoints.loading import device_of, dtype_of, load_config
 from stemmatics.lm.checkpoints.pin import Pin, pin
 from stemmatics.probe.base import Cost
 from stemmatics.probe.sources import spec_of
@@ -33,7 +34,7 @@ def num_parameters(checkpoint: Fact) -> int:
     if checkpoint.probe == "weights" and checkpoint.where.get("num_parameters"):
         return int(checkpoint.where["num_parameters"])
     if checkpoint.probe == "weights":
-        return _declared(spec_of(checkpoint), trust=bool(checkpoint.where.get("trust_remote_code")))
+        return declared_parameters(spec_of(checkpoint), trust=bool(checkpoint.where.get("trust_remote_code")))
     shape = checkpoint.params.get("architecture")
     if shape is None:
         return num_parameters(checkpoint.needs["init"])
@@ -43,7 +44,8 @@ def num_parameters(checkpoint: Fact) -> int:
 
 
 @cache
-def _declared(spec: str, *, trust: bool) -> int:
+def declared_parameters(spec: str, *, trust: bool) -> int:
+    """Parameters of a checkpoint by its config alone."""
     from transformers import AutoModelForCausalLM
 
     config = load_config(pin(spec), trust_remote_code=trust)
@@ -63,7 +65,7 @@ def training_cost(fact: Fact) -> Cost:
     size = num_parameters(fact)
     recipe = fact.params.get("recipe")
     if fact.params["kind"] == "recovery":
-        return _recovery_cost(recipe, size)
+        return _recovery_cost(fact, size)
     if recipe is None:
         return Cost(memory_bytes=size * _FLOAT, disk_bytes=size * _FLOAT)
     steps = recipe["stop_at"] or recipe["steps"]
@@ -74,10 +76,31 @@ def training_cost(fact: Fact) -> Cost:
     return Cost(tokens, float(flops) * size * tokens, memory, size * _FLOAT)
 
 
-def _recovery_cost(recipe: Mapping[str, Any], size: int) -> Cost:
+def _recovery_cost(fact: Fact, size: int) -> Cost:
     """Backward through frozen weights: no gradient of theirs. The adapter's own size is its bound on disk."""
-    tokens = int(recipe["updates"] * recipe["update_tokens"])
-    return Cost(tokens, float(RECOVERY) * size * tokens, size * _FLOAT, size * _FLOAT)
+    recipe = RecoveryRecipe.model_validate(fact.params["recipe"])
+    tokens = recipe.updates * recipe.update_tokens
+    parts = _recovery_parts(fact, recipe)
+    memory = sum(parts.values()) if parts else size * _FLOAT
+    return Cost(tokens, float(RECOVERY) * size * tokens, memory, size * _FLOAT, memory_parts=parts)
+
+
+def _recovery_parts(fact: Fact, recipe: RecoveryRecipe) -> dict[str, int]:
+    """Bytes by part; empty for a checkpoint whose config is not there yet, or that can't be counted."""
+    from stemmatics.train.recovery_memory import recovery_memory
+
+    start = fact.needs["init"]
+    if start.probe != "weights":
+        return {}
+    numerics = Numerics.model_validate(fact.params.get("numerics") or {})
+    trust = bool(start.where.get("trust_remote_code"))
+    config = load_config(pin(spec_of(start)), trust_remote_code=trust)
+    dtype = dtype_of(numerics, device_of(numerics))
+    if dtype == "auto":
+        dtype = getattr(config.get_text_config(), "dtype", None) or torch.float32
+    positions = min(numerics.token_budget, recipe.update_tokens)
+    memory = recovery_memory(config, recipe, dtype=dtype, num_positions=positions, trust_remote_code=trust)
+    return {} if memory is None else asdict(memory)
 
 
 def weights_cost(fact: Fact) -> Cost:

@@ -94,6 +94,7 @@ def costs(plan: Plan) -> list[dict[str, Any]]:
                 "num_tokens": cost.num_tokens,
                 "flops": cost.flops,
                 "memory_bytes": cost.memory_bytes,
+                "memory_parts": dict(cost.memory_parts),
                 "disk_bytes": cost.disk_bytes,
                 "download_bytes": cost.download_bytes,
             }

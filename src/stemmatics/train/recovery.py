@@ -18,12 +18,13 @@ from transformers.trainer_utils import get_last_checkpoint
 
 from stemmatics.core.errors import UserError
 from stemmatics.core.stages import Recipe, RecoveryRecipe
-from stemmatics.lm.checkpoints.memory import is_out_of_memory
+from stemmatics.lm.checkpoints.memory import available_bytes, is_out_of_memory
 from stemmatics.lm.scoring.discover import capture_hidden
 from stemmatics.lm.scoring.head import LinearHead
 from stemmatics.train.blocked_loss import WHOLE_ELEMENTS, blocked_loss, frozen_head
 from stemmatics.train.finetune import Conditions, Listener, TrainingLog, TrainingStep, arguments, run
 from stemmatics.train.lora import with_adapters
+from stemmatics.train.recovery_memory import checkpoint_activations, is_checkpointing, recovery_memory
 from stemmatics.train.recovery_rows import Update, micro_batches
 from stemmatics.train.rows import IGNORED
 
@@ -125,18 +126,6 @@ def summed_loss(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch
     )
 
 
-def is_checkpointing(model: Any) -> bool:
-    """Whether activations are computed again in the backward pass."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    return any(getattr(module, "gradient_checkpointing", False) for module in inner.modules())
-
-
-def checkpoint_activations(model: Any) -> None:
-    """Keep the inputs of layers only; the rest is computed again in the backward pass, with equal results."""
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    inner.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-
-
 def _only(updates: Sequence[Update]) -> dict[str, Any]:
     """The collator: a batch is one update, which the trainer cuts into passes."""
     (update,) = updates
@@ -204,9 +193,20 @@ def recover(
         train_dataset=list(updates),
         callbacks=[listener, _Saves(saved_every)],
     )
+    _checkpoint_if_needed(adapted, recipe, trainer)
     run(trainer, _last_complete_state(state))
     shutil.rmtree(state, ignore_errors=True)
     return adapted, _with_counts(trainer.state.log_history, updates)
+
+
+def _checkpoint_if_needed(adapted: Any, recipe: RecoveryRecipe, trainer: UpdateTrainer) -> None:
+    """Checkpointing where a pass would not fit: a CPU has no error for that, the system ends the process."""
+    inner = adapted.get_base_model()
+    num_positions = min(trainer.most_positions, recipe.update_tokens)
+    needed = recovery_memory(inner.config, recipe, dtype=inner.dtype, num_positions=num_positions)
+    # weights and adapters are in memory already
+    if needed is not None and needed.beside_model > available_bytes(inner.device):
+        checkpoint_activations(adapted)
 
 
 def _last_complete_state(state: Path) -> Path | None:

@@ -6,6 +6,7 @@ It differs between Python versions, so no golden number depends on it.
 from __future__ import annotations
 
 import importlib.util
+import sysconfig
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -99,6 +100,22 @@ def code(*, held_out: bool) -> Iterator[str]:
     return _side(sources, held_out=held_out)
 
 
+def library() -> Iterator[str]:
+    """Pieces of the standard library's sources, without the held-out ones of ``code`` and their paragraphs.
+
+    Some megabytes, without the library's tests; nothing where this Python comes without sources.
+    """
+    folder = Path(sysconfig.get_path("stdlib"))
+    held_out = {name: path for name in MODULES if (path := _source(name)) and _held_out(name)}
+    paragraphs = {
+        part for path in held_out.values() for part in path.read_text(encoding="utf-8").split("\n\n")
+    }
+    for path in sorted(folder.rglob("*.py")):
+        if _LEFT_OUT.isdisjoint(path.relative_to(folder).parts) and path not in held_out.values():
+            text = path.read_text(encoding="utf-8", errors="replace")
+            yield from _pieces(part for part in text.split("\n\n") if part not in paragraphs)
+
+
 def _side(texts: Mapping[str, str], *, held_out: bool) -> Iterator[str]:
     """One side of the split, in order; paragraphs on both sides are left out of the held-out side."""
     paragraphs = {name: texts[name].split("\n\n") for name in sorted(texts)}
@@ -106,6 +123,10 @@ def _side(texts: Mapping[str, str], *, held_out: bool) -> Iterator[str]:
     for name, parts in paragraphs.items():
         if _held_out(name) == held_out:
             yield from _pieces(part for part in parts if not (held_out and part in training))
+
+
+# folders of the standard library that are no library: tests, and packages that were installed
+_LEFT_OUT = frozenset({"test", "tests", "idle_test", "site-packages", "dist-packages", "__pycache__"})
 
 
 def _held_out(name: str) -> bool:
