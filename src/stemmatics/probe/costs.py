@@ -90,7 +90,7 @@ def _recovery_parts(fact: Fact, recipe: RecoveryRecipe) -> dict[str, int]:
     from stemmatics.train.recovery_memory import recovery_memory
 
     start = fact.needs["init"]
-    if start.probe != "weights":
+    if start.probe != "weights" or start.params.get("planned"):
         return {}
     numerics = Numerics.model_validate(fact.params.get("numerics") or {})
     trust = bool(start.where.get("trust_remote_code"))
