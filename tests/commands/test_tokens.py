@@ -15,7 +15,9 @@ import torch
 from torch.nn.functional import log_softmax
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from stemmatics.commands.tokens import compare_tokens, pair_of_checkpoints, read_documents
 from stemmatics.report.tokens_page import utf16_offsets
+from stemmatics.study.readings import LOAD, PASS, Readings
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
 TEXT = 'naïve café 𝒳 sees </script><b>"red"</b> & the cat, 12 runs.\nthe dog'
@@ -234,3 +236,22 @@ def test_other_tokens_are_refused_before_weights_are_read(tiny, text_file, stemm
     ran = stemma_command("tokens", tiny / "base", other, "--text", text_file, "--json")
     assert ran.code == 1
     assert "different ids" in ran.err
+
+
+def test_a_text_that_can_not_be_read_is_refused_before_weights_are_hashed(tiny, tmp_path, stemma_command):
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{"text": 1}\n', encoding="utf-8")
+    pair = (tmp_path / "no-such-base", tiny / "tuned")
+    for text in (broken, tmp_path / "missing.txt"):
+        ran = stemma_command("tokens", *pair, "--text", text, "--json")
+        assert ran.code in {1, 2}
+        assert "no-such-base" not in ran.err
+        assert not ran.out
+
+
+def test_each_model_is_loaded_once_and_reads_the_text_once(tiny, text_file):
+    readings = Readings()
+    pair = pair_of_checkpoints(str(tiny / "base"), str(tiny / "tuned"))
+    compare_tokens(pair, read_documents([text_file]), on_event=readings.event)
+    assert readings.times(LOAD) == {"base": 1, "descendant": 1}
+    assert readings.times(PASS) == {"base": 1, "descendant": 1}

@@ -62,6 +62,14 @@ def tokens(
     with watching() as watcher:
         if from_run:
             _refuse_settings(scoring, numerics)
+        # first: a text that can't be read is refused before gigabytes of weights are hashed
+        documents = command.read_documents(
+            text,
+            document or [],
+            source=opt.source_of(field, None, None, "assistant"),
+            errors="replace" if replace else "refuse",
+        )
+        if from_run:
             compared_pair = command.pair_of_run(Path(base), pair)
         else:
             compared_pair = command.pair_of_checkpoints(
@@ -72,14 +80,7 @@ def tokens(
                 allow={"trust_remote_code": trust_remote_code, "allow_pickle": allow_pickle},
                 on_step=watcher.step,
             )
-        compared = command.compare_tokens(
-            compared_pair,
-            text,
-            documents=document or [],
-            source=opt.source_of(field, None, None, "assistant"),
-            errors="replace" if replace else "refuse",
-            on_event=watcher,
-        )
+        compared = command.compare_tokens(compared_pair, documents, on_event=watcher)
     if page is not None:
         compared.write_page(page)
     if as_json:

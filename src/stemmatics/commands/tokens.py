@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 Listener = Callable[[Mapping[str, Any]], None]
 # UTF-8 bytes of text that one page holds: some ten times as many bytes of page
 MAX_BYTES = 2_000_000
-# columns of a token that is not compared are null in JSON
-COLUMNS = ("base_nll", "descendant_nll", "kl", "base_entropy", "descendant_entropy")
 
 
 @dataclass(frozen=True)
@@ -79,7 +77,7 @@ class ComparedTokens:
         view, data = self.views[order], self.documents[order].text.encode()
         start, end = int(view.document.starts[position]), int(view.document.ends[position])
         at = int(view.compared_T[:position].sum())
-        values = {name: column[at] for name, column in columns_of(view).items()}
+        values = {name: column[at] for name, column in view.columns().items()}
         return {
             "document": view.document.index,
             "position": position,
@@ -129,24 +127,12 @@ class ComparedTokens:
         spread: dict[str, list[Any]] = {
             name: getattr(view.document, name).tolist() for name in ("ids", "starts", "ends")
         }
-        for name, column in columns_of(view).items():
+        for name, column in view.columns().items():
             values: list[float | None] = [None] * len(view.compared_T)
             for position, value in zip(np.flatnonzero(view.compared_T), column.tolist(), strict=True):
                 values[position] = value
             spread[name] = values
         return spread
-
-
-def columns_of(view: TokenViews) -> dict[str, np.ndarray[Any, np.dtype[np.float64]]]:
-    """Nats by compared token: both losses and entropies, and KL(base || descendant)."""
-    values = view.divergence
-    return {
-        "base_nll": values.base_nll,
-        "descendant_nll": values.base_nll - values.delta_logp,
-        "kl": values.kl,
-        "base_entropy": values.base_entropy,
-        "descendant_entropy": values.base_entropy + values.delta_entropy,
-    }
 
 
 def refuse_run_folder(path: Path) -> None:
@@ -210,27 +196,11 @@ def _pair(pinned: Pinned, base: str, descendant: str) -> TokenPair:
 
 
 def compare_tokens(
-    pair: TokenPair,
-    texts: Sequence[str | Path],
-    *,
-    documents: Sequence[int] = (),
-    source: Mapping[str, Any] | None = None,
-    errors: str = "refuse",
-    on_event: Listener = lambda _event: None,
+    pair: TokenPair, documents: Sequence[Document], *, on_event: Listener = lambda _event: None
 ) -> ComparedTokens:
-    """Both models' values of every token of the texts.
+    """Both models' values of every token of the documents, as ``read_documents`` gives them.
 
-    Args:
-        pair: the two models.
-        texts: files, folders or Hub datasets.
-        documents: indices of the documents to show, in input order from 0; empty for all.
-        source: settings of the texts, such as ``field``.
-        errors: what to do with invalid UTF-8: ``replace`` it, or ``refuse`` the text.
-        on_event: listens to progress.
-
-    Raises:
-        UserError: a text can't be read or is too long for a page, there is no such document, or the two
-            models do not see the same tokens. All of that before any weights are read.
+    Raises UserError where the two models do not see the same tokens, before any weights are loaded.
     """
     from stemmatics.lm.scoring.encoded import EncodedCorpus
     from stemmatics.probe.base import Context
@@ -239,23 +209,38 @@ def compare_tokens(
     from stemmatics.store.cache import Cache
     from stemmatics.store.ledger import Ledger
 
-    selected = _documents(texts, source or {}, errors, frozenset(documents))
     prepare_torch(pair.numerics)
     with tempfile.TemporaryDirectory() as folder:
         context = Context(Ledger(Path(folder)), Cache(), pair.numerics, seed=0, on_event=on_event)
         tokenizers = [text_tokenizer_of(fact, context) for fact in (pair.base, pair.descendant)]
-        corpus, other = (EncodedCorpus(tokenizer, selected) for tokenizer in tokenizers)
+        corpus, other = (EncodedCorpus(tokenizer, documents) for tokenizer in tokenizers)
         _refuse_other_tokens(pair, tokenizers, (corpus, other), context)
-        return _compared(pair, selected, corpus, tokenizers, context)
+        return _compared(pair, documents, corpus, tokenizers, context)
 
 
-def _documents(
-    texts: Sequence[str | Path], source: Mapping[str, Any], errors: str, indices: frozenset[int]
+def read_documents(
+    texts: Sequence[str | Path],
+    only: Sequence[int] = (),
+    *,
+    source: Mapping[str, Any] | None = None,
+    errors: str = "refuse",
 ) -> list[Document]:
-    """The documents that are shown."""
+    """The documents of some texts, numbered in one sequence from 0.
+
+    Args:
+        texts: files, folders or Hub datasets.
+        only: indices of the documents to show; empty for all.
+        source: settings of the texts, such as ``field``.
+        errors: what to do with invalid UTF-8: ``replace`` it, or ``refuse`` the text.
+
+    Raises:
+        UserError: a text can't be read or is too long for a page, or there is no such document.
+    """
+    require("lm", "scoring tokens")
+    indices = frozenset(only)
     selected, num_bytes, last = [], 0, max(indices, default=None)
     num_documents = 0
-    for document in _all_documents(texts, source, errors):
+    for document in _all_documents(texts, source or {}, errors):
         num_documents += 1
         if not indices or document.index in indices:
             selected.append(document)

@@ -23,7 +23,6 @@ from stemmatics.store.files import write_bytes
 
 # probabilities are stored as shares of this
 _PROBABILITY_STEPS = 65535
-_COLUMNS = ("base_nll", "descendant_nll", "kl", "base_entropy", "descendant_entropy")
 
 
 @cache
@@ -108,14 +107,6 @@ def _document(document: Any, view: Any, known_ids: NDArray[np.int64]) -> dict[st
     id_type = "<u2" if len(known_ids) < 1 << 16 else "<u4"
     offsets = utf16_offsets(document.text)
     bounds_T = np.concatenate([tokens.starts[:1], tokens.ends])
-    values = view.divergence
-    columns = {
-        "base_nll": values.base_nll,
-        "descendant_nll": values.base_nll - values.delta_logp,
-        "kl": values.kl,
-        "base_entropy": values.base_entropy,
-        "descendant_entropy": values.base_entropy + values.delta_entropy,
-    }
     return {
         "index": document.index,
         "source": Path(str(document.source)).name,
@@ -124,7 +115,9 @@ def _document(document: Any, view: Any, known_ids: NDArray[np.int64]) -> dict[st
         "text": document.text,
         "bounds": _encoded(offsets[bounds_T], "<u4"),
         "ids": _encoded(np.searchsorted(known_ids, tokens.ids), id_type),
-        "columns": {name: _encoded(_spread(columns[name], compared_T), "<f4") for name in _COLUMNS},
+        "columns": {
+            name: _encoded(_spread(values_N, compared_T), "<f4") for name, values_N in view.columns().items()
+        },
         "top": {
             side: {
                 "ids": _encoded(np.searchsorted(known_ids, top.ids_NK), id_type),

@@ -52,6 +52,17 @@ class TokenViews:
     base_top: TopIds
     descendant_top: TopIds
 
+    def columns(self) -> dict[str, NDArray[np.float64]]:
+        """Nats by compared token: both losses and entropies, and KL(base || descendant)."""
+        values = self.divergence
+        return {
+            "base_nll": values.base_nll,
+            "descendant_nll": values.base_nll - values.delta_logp,
+            "kl": values.kl,
+            "base_entropy": values.base_entropy,
+            "descendant_entropy": values.base_entropy + values.delta_entropy,
+        }
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelPass:

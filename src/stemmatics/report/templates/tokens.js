@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
-  const LEVELS = 6, CHUNK = 300, BLOCK = 2400, EARLY = 1200, LISTED = 20;
+  const LEVELS = 6, CHUNK = 300, BLOCK = 1200, EARLY = 1200, LISTED = 20;
   const text = document.getElementById("text");
   const detail = document.getElementById("detail");
   const hint = detail.firstElementChild;
@@ -145,12 +145,12 @@
     article.append(heading(doc), body);
     const whole = doc.source.text, num = doc.rows.length;
     doc.chunks = [];
-    if (!num) body.append(whole ? element("div", "block u", whole) : element("p", "empty", "empty document"));
+    if (!num) body.append(whole ? element("div", "block rest", whole) : element("p", "empty", "empty document"));
     let block = null, length = 0;
     const open = () => { block = element("div", "block"); length = 0; body.append(block); };
     if (num) {
       open();
-      if (doc.bounds[0] > 0) block.append(element("span", "u", whole.slice(0, doc.bounds[0])));
+      if (doc.bounds[0] > 0) block.append(element("span", "rest", whole.slice(0, doc.bounds[0])));
     }
     for (let first = 0; first < num;) {
       let last = first, ends = false;
@@ -170,7 +170,7 @@
       // a line of any length would be laid out anew with each of its chunks: a very long one wraps early
       if ((ends || length >= BLOCK) && first < num) open();
     }
-    if (num && doc.bounds[num] < whole.length) block.append(element("span", "u", whole.slice(doc.bounds[num])));
+    if (num && doc.bounds[num] < whole.length) block.append(element("span", "rest", whole.slice(doc.bounds[num])));
     return article;
   };
 
