@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from peft import LoraConfig, get_peft_model
 from torch.nn import functional
 from transformers import (
     AutoModelForCausalLM,
@@ -17,6 +18,7 @@ from stemmatics.core.stages import Lora, RecoveryRecipe
 from stemmatics.lm.scoring.head import LinearHead, Transform
 from stemmatics.lm.tokens.tokenizer import TextTokenizer
 from stemmatics.train import recovery
+from stemmatics.train.adapter_product import fuse_adapters
 from stemmatics.train.blocked_loss import blocked_loss, frozen_head
 from stemmatics.train.finetune import Conditions
 from stemmatics.train.lora import with_adapters
@@ -229,6 +231,7 @@ def test_parts_of_the_memory_are_those_of_the_arithmetic():
     model = AutoModelForCausalLM.from_config(shape())
     weights = sum(weight.numel() for weight in model.parameters())
     adapted = with_adapters(model, recipe.lora)
+    fuse_adapters(adapted)
     adapters = sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad)
     assert parts.weights == pytest.approx(4 * weights, rel=1e-2)
     assert (parts.adapters, parts.optimizer) == (4 * adapters, 12 * adapters)
@@ -283,3 +286,55 @@ def test_checkpointing_is_turned_on_where_a_pass_would_not_fit(bases, tmp_path, 
     monkeypatch.setattr(recovery, "available_bytes", lambda _device: 1 << 40)
     trained(bases / "llama", tmp_path / "large", change=note, monkeypatch=monkeypatch)
     assert seen == [True, False]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_adapters_single_step_is_that_of_peft(dtype):
+    def gradients(*, fused):
+        torch.manual_seed(0)
+        model = AutoModelForCausalLM.from_config(shape(attention_bias=True), dtype=dtype)
+        adapted = with_adapters(model.requires_grad_(False), RECIPE.lora)
+        for name, weight in adapted.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(weight, std=0.1)
+        if fused:
+            assert fuse_adapters(adapted) == 7 * 4
+        batch = recovery._padded([[5, 9, 2, 7, 7], [3, 1, 4]], 0)
+        loss = recovery.summed_loss(adapted.train(), batch)
+        loss.backward()
+        return loss.item(), {
+            name: weight.grad for name, weight in adapted.named_parameters() if weight.requires_grad
+        }
+
+    (loss, expected), (again, fused) = gradients(fused=False), gradients(fused=True)
+    near = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 5e-2, "atol": 5e-2}
+    assert again == pytest.approx(loss, rel=1e-6 if dtype == torch.float32 else 1e-2)
+    assert expected.keys() == fused.keys()
+    for name, gradient in fused.items():
+        assert gradient.abs().sum() > 0
+        torch.testing.assert_close(gradient, expected[name], **near)
+
+
+def test_adapters_that_are_not_plain_keep_their_own_steps():
+    model = AutoModelForCausalLM.from_config(shape())
+    settings = {"r": 4, "target_modules": ["q_proj"], "task_type": "CAUSAL_LM"}
+    dropout = get_peft_model(model, LoraConfig(lora_dropout=0.1, **settings))
+    assert fuse_adapters(dropout) == 0
+    dora = get_peft_model(AutoModelForCausalLM.from_config(shape()), LoraConfig(use_dora=True, **settings))
+    assert fuse_adapters(dora) == 0
+
+
+def test_a_disabled_or_merged_adapter_computes_as_the_layer_alone():
+    model = AutoModelForCausalLM.from_config(shape()).requires_grad_(False)
+    ids = torch.tensor([[1, 2, 3]])
+    expected = model(ids).logits
+    adapted = with_adapters(model, RECIPE.lora)
+    for name, weight in adapted.named_parameters():
+        if "lora_B" in name:
+            torch.nn.init.normal_(weight, std=0.1)
+    fuse_adapters(adapted)
+    moved = adapted(ids).logits
+    assert not torch.allclose(moved, expected, atol=1e-3)
+    with adapted.disable_adapter():
+        torch.testing.assert_close(adapted(ids).logits, expected)
+    torch.testing.assert_close(adapted.merge_and_unload()(ids).logits, moved, rtol=1e-4, atol=1e-5)

@@ -21,6 +21,7 @@ from stemmatics.core.stages import Recipe, RecoveryRecipe
 from stemmatics.lm.checkpoints.memory import available_bytes, is_out_of_memory
 from stemmatics.lm.scoring.discover import capture_hidden
 from stemmatics.lm.scoring.head import LinearHead
+from stemmatics.train.adapter_product import fuse_adapters
 from stemmatics.train.blocked_loss import WHOLE_ELEMENTS, blocked_loss, frozen_head
 from stemmatics.train.finetune import Conditions, Listener, TrainingLog, TrainingStep, arguments, run
 from stemmatics.train.lora import with_adapters
@@ -182,6 +183,7 @@ def recover(
         **recipe.model_dump(include={"learning_rate", "schedule", "warmup", "weight_decay"}),
     )
     adapted = with_adapters(model, recipe.lora)
+    fuse_adapters(adapted)
     listener = Listener(steps, conditions.on_event)
     settings = {**arguments(steps, state, conditions), "include_num_input_tokens_seen": "no"}
     trainer = UpdateTrainer(

@@ -17,6 +17,7 @@ from torch.nn import functional
 from transformers import AutoModelForCausalLM
 
 from stemmatics.core.stages import RecoveryRecipe
+from stemmatics.train.adapter_product import fuse_adapters
 from stemmatics.train.lora import with_adapters
 
 _FLOAT = 4
@@ -107,6 +108,7 @@ def _counted(
         model.requires_grad_(requires_grad=False)
         weights = _size(model)
         adapted = with_adapters(model, recipe.lora)
+        fuse_adapters(adapted)
         # adapters are float32 whatever the weights are
         adapters = sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad) * _FLOAT
         adapted.train()
