@@ -13,7 +13,10 @@ from stemmatics.cli.output import AsJson, print_json
 
 def analyse(
     measure: Annotated[
-        str, typer.Argument(metavar="MEASURE", help="recovery, agreement, depth, prior, divergence or axes.")
+        str,
+        typer.Argument(
+            metavar="MEASURE", help="recovery, agreement, depth, prior, divergence, axes or elicitation."
+        ),
     ],
     tables: Annotated[
         list[Path],
@@ -37,6 +40,10 @@ def analyse(
     cluster: Annotated[
         bool, typer.Option("--cluster", help="axes: items of one cluster are resampled together.")
     ] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="elicitation: the recipe of the claimed gain (default: a row for each)."),
+    ] = None,
     write_checksums: Annotated[
         bool, typer.Option("--write-checksums", help="prior: only write the SHA256SUMS of a folder.")
     ] = False,
@@ -57,6 +64,7 @@ def analyse(
         "lower_is_better": lower_is_better or None,
         "before": before,
         "after": after,
+        "recipe": recipe,
         "cluster": "cluster" if cluster else None,
     }
     settings = {name: value for name, value in options.items() if value is not None}

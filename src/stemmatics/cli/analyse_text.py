@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stemmatics.cli.elicitation_text import show_elicitation
 from stemmatics.cli.tables import print_rows
 
 COLUMNS = ("quantity", "value", "interval", "n", "note")
@@ -17,7 +18,10 @@ def show(estimates: Mapping[str, Any]) -> None:
     """Print one measure's estimates."""
     printers = {"recovery": _recovery, "agreement": _agreement, "depth": _depth, "prior": _prior}
     printers |= {"divergence": _divergence, "axes": _axes}
-    printers[estimates["measure"]](estimates)
+    if estimates["measure"] == "elicitation":
+        show_elicitation(estimates, _number)
+    else:
+        printers[estimates["measure"]](estimates)
 
 
 def _number(value: Any, digits: int = DIGITS) -> str:

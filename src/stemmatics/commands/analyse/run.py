@@ -12,6 +12,7 @@ from stemmatics.commands.analyse.archive import analyse_archive
 from stemmatics.commands.analyse.axes import analyse_axes
 from stemmatics.commands.analyse.depth import analyse_depth
 from stemmatics.commands.analyse.divergence import analyse_divergence
+from stemmatics.commands.analyse.elicitation import analyse_elicitation
 from stemmatics.commands.analyse.prior import analyse_prior
 from stemmatics.commands.analyse.recovery import analyse_recovery
 from stemmatics.commands.analyse.table import read_table
@@ -26,6 +27,7 @@ MEASURES: dict[str, tuple[str, ...]] = {
     "prior": (),
     "divergence": (),
     "axes": ("cluster",),
+    "elicitation": ("recipe",),
 }
 
 
@@ -33,12 +35,12 @@ def analyse(measure: str, *tables: str | Path, seed: int = 0, **settings: Any) -
     """Estimates from a table, as plain data; unknown numbers are NaN.
 
     Args:
-        measure: recovery, agreement, depth, prior, divergence or axes.
+        measure: recovery, agreement, depth, prior, divergence, axes or elicitation.
         tables: CSV, Parquet, JSON or JSON lines; for prior also a folder of tables with ``SHA256SUMS``; for
             axes two or more evaluation logs, or a table of several models' items.
         seed: seed of the bootstrap; the same seed and table give the same numbers.
         settings: ``tasks``, ``lower_is_better``, ``before``, ``after`` (agreement), ``readout`` (depth),
-            ``cluster`` (axes).
+            ``cluster`` (axes), ``recipe`` (elicitation).
 
     Raises UserError for an unknown measure or setting, and for a table that lacks something.
     """
@@ -65,6 +67,8 @@ def analyse(measure: str, *tables: str | Path, seed: int = 0, **settings: Any) -
         estimates = analyse_depth(read_table(path), rng=rng, **settings)
     elif measure == "divergence":
         estimates = analyse_divergence(read_table(path), rng=rng)
+    elif measure == "elicitation":
+        estimates = analyse_elicitation(path, rng=rng, **settings)
     elif path.is_dir():
         estimates = analyse_archive(path, seed=seed)
     else:
