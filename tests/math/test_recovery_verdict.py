@@ -282,6 +282,20 @@ def test_what_is_needed_would_settle_it():
     assert items.num_items == math.ceil(100 * (0.09 / 0.06) ** 2)
 
 
+@pytest.mark.parametrize("cheaper", ["first", "second"])
+def test_of_two_ways_the_one_that_needs_less_counts(cheaper):
+    counts = {"num_documents": 60, "num_runs": 3, "num_items": 140}
+    narrow = spreads_of(values(0.05, 0.05), 0.04, 0.0)
+    wide = spreads_of(values(0.05, 0.05), 0.4, 0.0)
+    mixed = {name: (narrow if name.endswith(cheaper) else wide)[name] for name in narrow}
+    retention_spread = Spread(0.0, 0.05, 0.0)
+    assert needed(mixed, retention_spread, **counts) == needed(narrow, retention_spread, **counts)
+    assert (
+        needed(wide, retention_spread, **counts).num_documents
+        > needed(mixed, retention_spread, **counts).num_documents
+    )
+
+
 def test_where_no_evidence_would_help_none_is_asked_for():
     more = needed(
         spreads_of(values(0.5, 0.5), 0.01, 0.01), Spread(0.0, 0.05, 0.01),

@@ -13,11 +13,17 @@ from stemmatics.cli.output import AsJson, print_json
 
 def analyse(
     measure: Annotated[
-        str, typer.Argument(metavar="MEASURE", help="recovery, agreement, depth, prior or divergence.")
+        str,
+        typer.Argument(
+            metavar="MEASURE", help="recovery, agreement, depth, prior, divergence, axes or elicitation."
+        ),
     ],
-    table: Annotated[
-        Path,
-        typer.Argument(metavar="TABLE", help="CSV, Parquet, JSON or JSON lines; for prior also a folder."),
+    tables: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="TABLE...",
+            help="CSV, Parquet, JSON or JSON lines; for prior also a folder; for axes evaluation logs.",
+        ),
     ],
     seed: Annotated[int, typer.Option(help="Seed of the bootstrap.")] = 0,
     readout: Annotated[
@@ -31,12 +37,19 @@ def analyse(
     ] = None,
     before: Annotated[str | None, typer.Option(help="agreement: name of the first setting.")] = None,
     after: Annotated[str | None, typer.Option(help="agreement: name of the second setting.")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="axes: items of one cluster are resampled together.")
+    ] = False,
+    recipe: Annotated[
+        str | None,
+        typer.Option(help="elicitation: the recipe of the claimed gain (default: a row for each)."),
+    ] = None,
     write_checksums: Annotated[
         bool, typer.Option("--write-checksums", help="prior: only write the SHA256SUMS of a folder.")
     ] = False,
     as_json: AsJson = False,
 ) -> int:
-    """Estimate from a table of sums: no model, no torch.
+    """Estimate from a table of sums or from evaluation logs: no model, no torch.
 
     docs/analyse.md describes the tables.
     """
@@ -44,16 +57,18 @@ def analyse(
     from stemmatics.commands.analyse import analyse as command
 
     if write_checksums:
-        return _write(measure, table, as_json=as_json)
+        return _write(measure, tables[0], as_json=as_json)
     options: dict[str, Any] = {
         "readout": readout,
         "tasks": names_of(tasks),
         "lower_is_better": lower_is_better or None,
         "before": before,
         "after": after,
+        "recipe": recipe,
+        "cluster": "cluster" if cluster else None,
     }
     settings = {name: value for name, value in options.items() if value is not None}
-    estimates = command(measure, table, seed=seed, **settings)
+    estimates = command(measure, *tables, seed=seed, **settings)
     if as_json:
         print_json(estimates)
     else:

@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stemmatics.cli.elicitation_text import show_elicitation
 from stemmatics.cli.tables import print_rows
 
 COLUMNS = ("quantity", "value", "interval", "n", "note")
@@ -16,8 +17,11 @@ DIGITS = 4
 def show(estimates: Mapping[str, Any]) -> None:
     """Print one measure's estimates."""
     printers = {"recovery": _recovery, "agreement": _agreement, "depth": _depth, "prior": _prior}
-    printers["divergence"] = _divergence
-    printers[estimates["measure"]](estimates)
+    printers |= {"divergence": _divergence, "axes": _axes}
+    if estimates["measure"] == "elicitation":
+        show_elicitation(estimates, _number)
+    else:
+        printers[estimates["measure"]](estimates)
 
 
 def _number(value: Any, digits: int = DIGITS) -> str:
@@ -204,3 +208,38 @@ def _divergence(estimates: Mapping[str, Any]) -> None:
 
 def _with_units(name: str, data: Mapping[str, Any]) -> str:
     return f"{name}, {data['units']}" if data["units"] else name
+
+
+def _axes(estimates: Mapping[str, Any]) -> None:
+    for name in estimates["models"][1:]:
+        rows = [row for row in estimates["axes"] if row["to"] == name]
+        if not rows:
+            continue
+        print(f"{rows[0]['from']} -> {name}")
+        shown = [
+            {
+                "task": " ".join(
+                    filter(None, [row["task"], row["metric"], row["filter"].replace("none", "")])
+                ),
+                "from": _number(row["from_value"], 3),
+                "to": _number(row["to_value"], 3),
+                "change": f"{row['difference']:+.3f} [{_number(row['lo'], 3)}, {_number(row['hi'], 3)}]",
+                "+/-": f"{row['gained']}/{row['lost']}",
+                "n": str(row["n"]),
+                "p": _p(row["p"]),
+                "p Holm": _p(row["p_holm"]),
+            }
+            for row in rows
+        ]
+        print_rows(shown, list(shown[0]))
+        for row in rows:
+            if row["num_unmatched"]:
+                first = ", ".join(row["unmatched"][:5])
+                print(f"{row['task']}: {row['num_unmatched']} items are in one log only, such as {first}")
+        for missing in estimates["not_in_both"].get(name, []):
+            print(f"only in one log: {missing}")
+        print()
+
+
+def _p(value: float) -> str:
+    return "<0.001" if value < 0.001 else _number(value, 3)

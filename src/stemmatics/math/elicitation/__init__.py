@@ -1,0 +1,1 @@
+"""Items answered under several recipes by several checkpoints: components, order of recipes, ceilings."""
