@@ -43,6 +43,9 @@ def opened(browser: Browser, path: Path, *, thorough: bool) -> tuple[float, list
             page.evaluate(f"scrollTo(0, {top})")
             page.wait_for_timeout(50)
         page.wait_for_timeout(1000)
+        undrawn = page.locator("figure.chart:not(.drawn)").count()
+        # a page whose figures fail is quick
+        assert not undrawn, f"{undrawn} figures were not drawn"
     tasks = page.evaluate("window.longTasks")
     context.close()
     return paint, tasks

@@ -296,7 +296,7 @@
     if (busy) return;
     busy = true;
     while (queue.length) {
-      await new Promise((resolve) => setTimeout(resolve));
+      await pause();
       await queue.shift()();
     }
     busy = false;
@@ -528,9 +528,23 @@
   // ---- figures ----
   const dark = matchMedia("(prefers-color-scheme: dark)");
   const drawings = new Map();
+  const pause = () => new Promise((resolve) => setTimeout(resolve));
+  // the library and its first figure would be one long task: both come before, the figure a tiny one
+  let library = null;
   function vega() {
-    if (!window.vegaEmbed) document.head.append(Object.assign(element("script"), { textContent: $("#library").textContent }));
-    return window.vegaEmbed;
+    library ??= (async () => {
+      document.head.append(Object.assign(element("script"), { textContent: $("#library").textContent }));
+      await pause();
+      const tiny = {
+        data: { values: [{ a: 1, b: "b" }] },
+        layer: ["rule", "point"].map((mark) => ({ mark, encoding: { x: { field: "a", type: "quantitative" }, y: { field: "b" }, color: { field: "b" } } })),
+      };
+      const settings = { actions: false, ast: true, mode: "vega-lite", renderer: "svg" };
+      (await window.vegaEmbed(element("div"), tiny, settings)).finalize();
+      await pause();
+      return window.vegaEmbed;
+    })();
+    return library;
   }
   async function draw(figure, isDark = dark.matches) {
     const spec = JSON.parse($("script", figure).textContent);
@@ -541,8 +555,7 @@
     // side by side, names would not fit a narrow screen
     if (live.clientWidth < 480) theme.legend.columns = 1;
     try {
-      const embed = vega();
-      await new Promise((resolve) => setTimeout(resolve));
+      const embed = await vega();
       drawings.set(figure, await embed(live, spec, {
         config: theme,
         // the editor is a web site
