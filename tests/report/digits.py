@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 # where digits need no claim: what nobody sees, quoted names, code and drawings
 EXEMPT_TAGS = {"head", "script", "style", "code", "pre", "svg"}
-MARKS = {"data-claim", "data-listed", "data-count"}
+MARKS = {"data-claim", "data-count"}
 SPOKEN = {"alt", "aria-label", "title", "placeholder"}
 VOID = {"br", "hr", "img", "input", "link", "meta"}
 

@@ -20,7 +20,7 @@ def test_the_page_itself_has_no_stray_digit(content):
 
 
 def test_a_runs_page_has_no_stray_digit(finished_run):
-    page, claims = render_page(load_report_content(open_run(finished_run)), drawn=False)
+    page, claims = render_page(load_report_content(open_run(finished_run)))
     assert len(claims) > 20
     assert stray_digits(page) == []
 

@@ -28,12 +28,6 @@ def test_a_parent_that_is_not_shown_makes_a_root():
     assert branch.elbow == ""
 
 
-def test_families_have_colours_of_their_own(content):
-    drawing = lay_out(content.nodes)
-    assert drawing.families == [("smollm2", 0), ("olmo2", 1)]
-    assert {(branch.node.family, branch.colour) for branch in drawing.branches} == set(drawing.families)
-
-
 def test_no_nodes_no_size():
     drawing = lay_out([])
     assert (drawing.branches, drawing.width) == ([], 0.0)

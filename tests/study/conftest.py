@@ -7,12 +7,6 @@ from tests.study import prior_runs
 from stemmatics.store.ledger import Ledger
 
 
-@pytest.fixture(autouse=True)
-def no_still_pictures(monkeypatch):
-    """Drawing takes half of a study's time here; tests/report looks at the drawings."""
-    monkeypatch.setattr("vl_convert.vegalite_to_svg", lambda *_args, **_settings: "<svg/>")
-
-
 @pytest.fixture(scope="session")
 def prior_folder(tiny, tmp_path_factory):
     """Texts, and a base that has learned them. Tests must not change it."""

@@ -84,18 +84,18 @@ def claim_removed(forger):
 
 def page_number(html):
     """One more in the last digit of a printed number."""
-    match = re.search(r'(data-claim="loss\.native[^>]*>[\d.+-]*)(\d)<', html)
+    match = re.search(r'(data-claim="loss\.delta[^>]*>[\d.+-]*)(\d)<', html)
     return html.replace(match[0], f"{match[1]}{(int(match[2]) + 1) % 10}<", 1)
 
 
 def page_changed(forger):
     forger.edit_page(page_number, update_hash=False)
-    return ["report.html", "claim loss.native"]
+    return ["report.html", "claim loss.delta"]
 
 
 def page_changed_and_hash_updated(forger):
     forger.edit_page(page_number, update_hash=True)
-    return ["report.html", "claim loss.native"]
+    return ["report.html", "claim loss.delta"]
 
 
 def word_of_a_sentence_changed(forger):
@@ -117,7 +117,7 @@ def word_of_a_table_changed(forger):
 
 
 def alternative_text_changed(forger):
-    forger.edit_page(lambda html: html.replace('alt="', 'alt="gained: ', 1), update_hash=True)
+    forger.edit_page(lambda html: html.replace('aria-label="', 'aria-label="gained: ', 1), update_hash=True)
     return ["report.html", "gained: "]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 import re
 import tempfile
 from pathlib import Path
@@ -50,9 +51,13 @@ def declared(checkpoints, corpora, family):
 
 
 def visible(page):
-    """A page's text as a reader sees it, white space as one space."""
+    """A page's text as a reader sees it with every table opened, white space as one space."""
+    data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.DOTALL)[1])
+    cells = [
+        cell for table in data["tables"] for row in table["rows"] for cell in row if isinstance(cell, str)
+    ]
     without = re.sub(r"<script.*?</script>|<style.*?</style>", " ", page, flags=re.DOTALL)
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", without)).split())
+    return " ".join([*html.unescape(re.sub(r"<[^>]*>", "", without)).split(), *" ".join(cells).split()])
 
 
 def check_run(root, checkpoints, corpora, registers, family):

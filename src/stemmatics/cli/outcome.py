@@ -34,12 +34,14 @@ def show_outcome(
             document["fail_if"] = [check.row() for check in checks]
         print_json(document if timings is None else {**document, "timings": timings})
         return code
-    from stemmatics.cli.tables import print_summary_table
+    from stemmatics.cli.tables import print_first_screen, print_summary_table
     from stemmatics.cli.timings import print_timings
 
     if timings is not None:
         print_timings(timings)
-    print_summary_table(outcome)
+    # a study without pairs has no first screen
+    if not print_first_screen(outcome.content):
+        print_summary_table(outcome)
     for line in summary:
         print(line)
     for check in checks:

@@ -11,7 +11,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from stemmatics.cli.timings import Timings
+from stemmatics.cli.timings import Timings, is_routine
 
 
 class Remaining:
@@ -48,6 +48,7 @@ class Watcher:
         self._progress = progress
         self._tasks: dict[str, TaskID] = {}
         self._overall: TaskID | None = None
+        self._step: TaskID | None = None
         self._num_facts = 0
         self._num_done = 0
         self._remaining = Remaining({})
@@ -57,6 +58,9 @@ class Watcher:
         """One event from a probe or from the scheduler."""
         self.timings.event(event)
         if "plan" in event:
+            if self._step is not None:
+                self._progress.remove_task(self._step)
+                self._step = None
             self._num_facts = total = len(event["plan"])
             self._remaining = Remaining(
                 {row["key"]: (row["num_tokens"], row["flops"]) for row in event["plan"]}
@@ -71,9 +75,18 @@ class Watcher:
             self._advance(event)
 
     def step(self, what: str) -> None:
-        """A short piece of work whose progress is not measured."""
+        """A short piece of work whose progress is not measured.
+
+        What every run does between facts (reading, pinning, estimating, writing) is shown in one line that
+        changes, and not at all where lines stay.
+        """
         self.timings.step(what)
-        self._progress.console.print(what, style="dim", highlight=False, markup=False)
+        if not is_routine(what):
+            self._progress.console.print(what, style="dim", highlight=False, markup=False)
+        elif self._step is None:
+            self._step = self._progress.add_task(what, total=1, unit="")
+        else:
+            self._progress.update(self._step, description=what)
 
     def _finish(self, event: Mapping[str, Any]) -> None:
         """A fact is done, with what it took: probe, label, seconds."""

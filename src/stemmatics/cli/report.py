@@ -1,28 +1,52 @@
-"""stemma report: the page, the figures and the tables of a run."""
+"""stemma report: the page, the figures and the tables of a run, or what changed between two runs."""
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from stemmatics.cli.output import AsJson, print_json
+from stemmatics.core.errors import UserError
+
+
+class Format(StrEnum):
+    """What is written."""
+
+    html = "html"
+    md = "md"
 
 
 def report(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN")],
+    as_format: Annotated[
+        Format,
+        typer.Option("--format", help="html: page, figures and tables; md: the first screen as Markdown."),
+    ] = Format.html,
     as_json: AsJson = False,
 ) -> int:
     """Write the page, figures and tables of a run again.
 
-    One HTML file; the figures as SVG, PNG and PDF; the tables as CSV.
+    One HTML file; the figures as SVG, PNG and PDF; the tables as CSV. With --format md the first screen goes
+    to stdout, for a pull request or a model card.
     """
     from stemmatics.cli.progress import watching
-    from stemmatics.commands.report import report as command
+    from stemmatics.commands import report as command
 
+    if as_format == Format.md:
+        if as_json:
+            raise UserError(
+                "--format md and --json contradict one another",
+                "stdout holds one document",
+                "Leave out either of them",
+                code=2,
+            )
+        print(command.markdown(run_folder), end="")
+        return 0
     with watching() as watcher:
-        written = command(run_folder, on_step=watcher.step)
+        written = command.report(run_folder, on_step=watcher.step)
     if as_json:
         print_json(
             {

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table as RichTable
+
+if TYPE_CHECKING:
+    from stemmatics.core.content import Content
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> None:
@@ -36,6 +39,23 @@ def print_table(shown: Any) -> None:
 
     console = Console(highlight=False)
     console.print(rich_table(shown.table, shown.results, width=min(console.width, 120)))
+
+
+# a first screen is read beside an editor, too
+_WIDEST = 100
+
+
+def print_first_screen(content: Content) -> bool:
+    """A row a descendant, a column a question, in at most 100 columns; False where no pair was measured."""
+    from stemmatics.report.first_screen import LEGEND, rich_first_screen
+
+    console = Console(highlight=False)
+    tables = rich_first_screen(content, width=min(console.width, _WIDEST))
+    for table in tables:
+        console.print(table)
+    if tables:
+        console.print(LEGEND, style="dim", soft_wrap=False, width=min(console.width, _WIDEST))
+    return bool(tables)
 
 
 def print_summary_table(outcome: Any) -> None:

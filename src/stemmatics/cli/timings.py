@@ -14,6 +14,11 @@ _STEPS = {"pinning": "pinning", "reading": "pinning", "estimating": "estimates",
 _LISTED = ("train", "alter")
 
 
+def is_routine(step: str) -> bool:
+    """Whether a step is one that every run takes between facts."""
+    return step.partition(" ")[0] in _STEPS
+
+
 class Timings:
     """Collects what facts and steps took. With several workers the facts add up to more than the total."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from stemmatics.study.read import PAGE, write_report
+from stemmatics.study.read import PAGE, load_report_content, open_run, write_report
 
 
 @dataclass(frozen=True)
@@ -28,3 +28,13 @@ def report(root: str | Path, *, on_step: Callable[[str], None] = lambda _step: N
     on_step("drawing the figures")
     figures = write_figures(content, root / "figures")
     return Report(root / PAGE, figures, write_tables(content, root / "csv"))
+
+
+def markdown(root: str | Path) -> str:
+    """The first screen of a run as Markdown: its table, and at most five sentences."""
+    from stemmatics.report.first_screen import markdown_first_screen
+
+    run = open_run(Path(root))
+    digest = str(run.manifest["digest"])[:8]
+    provenance = f"digest `{digest}` · check it with `stemma verify RUN`"
+    return markdown_first_screen(load_report_content(run), provenance=provenance)

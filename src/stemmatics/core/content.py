@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from stemmatics.core.results import Results, Sentence
+from stemmatics.core.results import Claim, Results, Sentence
+
+Mark = Literal["clear", "unclear", "not measured"]
+CLEAR: Mark = "clear"
+UNCLEAR: Mark = "unclear"
+NOT_MEASURED: Mark = "not measured"
+Direction = Literal["worse", "better", "neutral"]
 
 
 class Named(str):  # noqa: SLOT000 - a str can't have slots with content
@@ -51,6 +57,45 @@ class Chart:
 
 
 @dataclass(frozen=True)
+class Answer:
+    """What a measure says of one descendant: a cell of the first screen.
+
+    ``word`` is the verdict in a word or two; ``number`` the value, whose interval stands behind it.
+    ``effect`` is the minimum detectable effect, printed where the answer is unclear; ``floor`` the value of
+    an estimate whose interval is drawn as a grey band; ``reason`` says why nothing was measured.
+    """
+
+    base: str
+    descendant: str
+    word: str
+    number: Claim | None = None
+    mark: Mark = CLEAR
+    direction: Direction = "neutral"
+    effect: Claim | None = None
+    floor: Claim | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A question of the first screen, with the answer for each descendant that was asked.
+
+    ``caption`` gives unit and comparison, ``evidence`` the table of the report that a click leads to, and
+    ``how`` what would measure a descendant that has no answer. ``bars``: values share a common axis with a
+    line at ``null``.
+    """
+
+    name: str
+    title: str
+    caption: str
+    answers: Sequence[Answer]
+    evidence: str = ""
+    how: str = ""
+    bars: bool = False
+    null: float = 0.0
+
+
+@dataclass(frozen=True)
 class Section:
     """One measure's part of the page."""
 
@@ -77,8 +122,9 @@ class Node:
 
 @dataclass(frozen=True)
 class Content:
-    """A whole report. ``summary`` sentences come first on the page and in the terminal.
+    """A whole report. ``columns`` and ``summary`` are the first screen of the page and of the terminal.
 
+    ``pairs`` are base and descendant in declared order: a row each.
     ``notices`` are oddities of checkpoints that a reader of the numbers must know.
     """
 
@@ -90,3 +136,5 @@ class Content:
     provenance: Mapping[str, Any] = field(default_factory=dict)
     failures: Sequence[str] = ()
     notices: Sequence[str] = ()
+    columns: Sequence[Column] = ()
+    pairs: Sequence[tuple[str, str]] = ()

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
-from stemmatics.core.content import Chart, Table
+from stemmatics.core.content import Chart, Column, Table
 from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results, Sentence
 from stemmatics.facts.pinned import Pinned
@@ -37,12 +37,17 @@ class Findings:
     """How a measure presents its results.
 
     ``charts`` may be a function that returns them: only a page needs them, and they are slow to make.
+    ``columns`` are the measure's questions on the first screen, ``headlines`` what it says below them: at
+    most a sentence or two, and none whose interval says nothing. Without headlines, the sentences of the
+    topic ``summary`` take their place.
     """
 
     sentences: Sequence[Sentence] = ()
     tables: Sequence[Table] = ()
     charts: Sequence[Chart] | Callable[[], Sequence[Chart]] = ()
     failures: Sequence[str] = field(default_factory=tuple)
+    columns: Sequence[Column] = ()
+    headlines: Sequence[Sentence] | None = None
 
     def draw(self) -> Sequence[Chart]:
         """The charts, made now if they were not before."""

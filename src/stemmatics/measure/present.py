@@ -14,6 +14,8 @@ from stemmatics.math.intervals import Interval
 
 SIGNED, PLAIN, SHARE, COUNT = "{:+.4f}", "{:.4f}", "{:.3f}", "{:.0f}"
 WHOLE = "{}"
+Claims = dict[str, Claim | str]
+"""The values of a sentence by name."""
 _NAMED_BY_THE_USER = frozenset({"base", "descendant", "checkpoint", "family", "corpus", "register"})
 
 

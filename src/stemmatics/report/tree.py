@@ -7,15 +7,14 @@ from dataclasses import dataclass
 
 from stemmatics.core.content import Node
 
-ROW = 34
-INDENT = 26
-MARGIN = 12
-# average advance of a sans-serif letter at the drawing's 14 and 12 pixels, rounded up
-_NAME_LETTER = 7.9
-_SMALL_LETTER = 6.9
-# before the name and between name and regime
-_GAPS = 16 + 12
-_NUM_COLOURS = 7
+# beside the first table: as many checkpoints as the table has rows, and their bases
+ROW = 23
+INDENT = 16
+MARGIN = 8
+RADIUS = 5
+# average advance of a sans-serif letter at the drawing's 12 pixels, rounded up
+_LETTER = 6.9
+_BEFORE_NAME = 12
 
 
 @dataclass(frozen=True)
@@ -27,30 +26,27 @@ class Branch:
     y: float
     parent_y: float | None
     end: float
-    colour: int
 
     @property
     def elbow(self) -> str:
         """SVG path from the parent's dot to this one; empty for a root."""
         if self.parent_y is None:
             return ""
-        return f"M{self.x - INDENT:g} {self.parent_y + 6:g}V{self.y:g}H{self.x - 6:g}"
+        return f"M{self.x - INDENT:g} {self.parent_y + RADIUS:g}V{self.y:g}H{self.x - RADIUS:g}"
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """A laid-out stemma: its branches from top to bottom, its size in pixels, its families' colours."""
+    """A laid-out stemma: its branches from top to bottom and its size in pixels."""
 
     branches: Sequence[Branch]
     width: float
     height: float
-    families: Sequence[tuple[str, int]]
 
 
 def lay_out(nodes: Sequence[Node]) -> Drawing:
     """Positions of all checkpoints; one whose parent is not among the nodes is a root."""
     names = {node.name for node in nodes}
-    families = list(dict.fromkeys(node.family for node in nodes))
     children: dict[str | None, list[Node]] = {}
     for node in nodes:
         children.setdefault(node.parent if node.parent in names else None, []).append(node)
@@ -61,15 +57,13 @@ def lay_out(nodes: Sequence[Node]) -> Drawing:
     while stack:
         node, depth, parent_y = stack.pop()
         y = MARGIN + ROW * (len(branches) + 0.5)
-        x = float(MARGIN + 6 + INDENT * depth)
-        end = x + _GAPS + _NAME_LETTER * len(node.name) + _SMALL_LETTER * len(node.regime) + MARGIN
-        colour = families.index(node.family) % _NUM_COLOURS
-        branches.append(Branch(node, x, y, parent_y, end, colour))
+        x = float(MARGIN + RADIUS + INDENT * depth)
+        end = x + _BEFORE_NAME + _LETTER * len(node.name) + MARGIN
+        branches.append(Branch(node, x, y, parent_y, end))
         stack += [(child, depth + 1, y) for child in reversed(children.get(node.name, []))]
     assert len(branches) == len(nodes), "a stemma is a tree"
     return Drawing(
         branches=branches,
         width=max((branch.end for branch in branches), default=0.0),
         height=2 * MARGIN + ROW * len(branches),
-        families=[(family, index % _NUM_COLOURS) for index, family in enumerate(families)],
     )

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stemmatics.core.content import Content, Node, Section
+from stemmatics.core.content import Column, Content, Node, Section
 from stemmatics.core.facts import Fact
-from stemmatics.core.results import Result, Results
+from stemmatics.core.results import Result, Results, Sentence
 from stemmatics.core.stages import parents
 from stemmatics.facts.pinned import Pinned
+from stemmatics.measure.base import Findings
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.estimate import Evaluation
 
 SUMMARY = "summary"
 NOT_RUN = "not run"
+# sentences below the table of the first screen
+MOST_SENTENCES = 5
 
 
 def content_of(
@@ -24,19 +27,22 @@ def content_of(
     failures: Mapping[str, str],
     notices: Sequence[str] = (),
 ) -> Content:
-    """Summary, a section per measure, the tree of checkpoints, and provenance."""
+    """The first screen, a section per measure, the tree of checkpoints, and provenance."""
     results: list[Result] = []
-    summary, sections = [], []
+    columns: list[Column] = []
+    summary: list[Sentence] = []
+    sections = []
     for evaluation in evaluations:
         results += evaluation.results.values()
-        sentences = evaluation.findings.sentences
-        summary += [sentence for sentence in sentences if sentence.topic == SUMMARY]
+        columns += evaluation.findings.columns
+        first, sentences = _split(evaluation.findings, MOST_SENTENCES - len(summary))
+        summary += first
         sections.append(
             Section(
                 name=evaluation.request.name,
                 title=evaluation.request.measure.title,
                 question=evaluation.request.measure.question,
-                sentences=[sentence for sentence in sentences if sentence.topic != SUMMARY],
+                sentences=sentences,
                 tables=evaluation.findings.tables,
                 charts=evaluation.findings.draw(),
                 failures=evaluation.findings.failures,
@@ -51,7 +57,18 @@ def content_of(
         provenance=manifest,
         failures=[f"{name}: {reason}" for name, reason in sorted(failures.items())],
         notices=notices,
+        columns=columns,
+        pairs=pinned.stemma.pairs(),
     )
+
+
+def _split(findings: Findings, room: int) -> tuple[list[Sentence], list[Sentence]]:
+    """Sentences of the first screen, of which at most ``room``, and those of the section: all that remain."""
+    of_summary = [sentence for sentence in findings.sentences if sentence.topic == SUMMARY]
+    others = [sentence for sentence in findings.sentences if sentence.topic != SUMMARY]
+    first = of_summary if findings.headlines is None else list(findings.headlines)
+    longer = [] if findings.headlines is None else of_summary
+    return first[:room], [*first[room:], *longer, *others]
 
 
 def notices_of(facts: Mapping[str, Fact], ledger: Ledger) -> list[str]:

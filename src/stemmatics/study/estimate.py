@@ -15,6 +15,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Category, Claim, Estimate, Refusal, Result, Results, Sentence
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings
+from stemmatics.report.first_screen import printed_claims
 from stemmatics.report.printed import Printer
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.schema import RESULT_SCHEMAS
@@ -39,10 +40,14 @@ class Evaluation:
         """Every claim that a page prints, once, with its sentence if it has one."""
         printer = Printer(self.results)
         sentences: dict[str, Sentence] = {}
-        for sentence in self.findings.sentences:
+        for sentence in [*self.findings.sentences, *(self.findings.headlines or ())]:
             printer.sentence(sentence)
             for claim in sentence.claims():
                 sentences.setdefault(claim.id, sentence)
+        for column in self.findings.columns:
+            for answer in column.answers:
+                for claim in printed_claims(answer, self.results):
+                    printer.number(claim)
         for table in self.findings.tables:
             for row in table.rows:
                 for cell in row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,7 +22,6 @@ from stemmatics.study.versions import PAGE_LIBRARIES, versions
 
 # processors round differently; anything larger is an altered number
 TOLERANCE = 1e-6
-_STILL = re.compile(r"data:image/svg\+xml;base64,[A-Za-z0-9+/=]*")
 
 SCOPE = (
     "What this proves: the report follows from the stored sums. It does not prove that the sums came "
@@ -219,11 +217,11 @@ def _check_page(run: OpenRun, evaluations: list[Evaluation], expected: Mapping[s
     stored = page.read_bytes().decode(errors="replace")  # line ends as they are: a name may have one
     problems = [f"{PAGE}: {problem}" for problem in check_page(stored, expected)]
     try:
-        rendered, _ = render_page(build_content(run, evaluations), drawn=False)
+        rendered, _ = render_page(build_content(run, evaluations))
     except Exception as error:  # noqa: BLE001 - altered results can break any presentation; it is reported
         problems.append(f"{PAGE}: it can't be rendered again: {error}")
     else:
-        if _without_pictures(stored) != _without_pictures(rendered):
+        if stored != rendered:
             problems += [f"{PAGE}: {line}" for line in compare_pages(stored, rendered)]
             if not problems and _same_libraries(run.manifest):
                 problems.append(f"{PAGE}: its scripts, styles or markup are not those that stemmatics writes")
@@ -235,11 +233,6 @@ def _check_page(run: OpenRun, evaluations: list[Evaluation], expected: Mapping[s
 def _same_libraries(manifest: Mapping[str, Any]) -> bool:
     now = versions()
     return all(manifest["versions"].get(name) == now.get(name) for name in PAGE_LIBRARIES)
-
-
-def _without_pictures(html: str) -> str:
-    """A page without its still pictures, whose widths depend on the machine's fonts."""
-    return _STILL.sub("", html)
 
 
 def _count_stored_claims(verdict: Verdict, ledger: Ledger, manifest: Mapping[str, Any]) -> Verdict:

@@ -12,6 +12,7 @@ from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
 from stemmatics.measure.depth.across import across_pairs
+from stemmatics.measure.depth.answers import column, headlines
 from stemmatics.measure.depth.contrast import contrast_results
 from stemmatics.measure.depth.estimate import PairEstimator
 from stemmatics.measure.depth.needs import contrast_pairs, pairs_to_cross
@@ -25,7 +26,7 @@ class Depth:
     """Both late stacks on both earlier states, at the positions where base and descendant disagree."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     title: ClassVar[str] = "Depth"
     question: ClassVar[str] = (
         "Is the late change portable, or does it need the earlier layers that were trained with it?"
@@ -64,4 +65,11 @@ class Depth:
 
             return charts(results)
 
-        return Findings(sentences(results), report_tables(results), draw, refusals(results))
+        return Findings(
+            sentences(results),
+            report_tables(results),
+            draw,
+            refusals(results),
+            [column(results)],
+            headlines(results),
+        )

@@ -11,6 +11,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
+from stemmatics.measure.divergence.answers import column
 from stemmatics.measure.divergence.estimate import NAME, estimate
 from stemmatics.measure.divergence.needs import corpora_of, pair_facts, pairs_of
 from stemmatics.measure.divergence.sentences import sentences
@@ -22,7 +23,7 @@ class Divergence:
     """Divergences of every descendant's predictions from its base's, with numerical controls and a floor."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "Divergence of predictions"
     question: ClassVar[str] = "How far apart are the two models' predictions, token by token?"
     Settings: ClassVar[type[DivergenceSettings]] = DivergenceSettings
@@ -55,5 +56,7 @@ class Divergence:
             ],
             [table for corpus in corpora for table in tables_of(pairs, corpus, results)],
             draw,
+            [],
+            [column(pairs, corpus, results) for corpus in corpora[:1]],
             [],
         )

@@ -12,6 +12,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
+from stemmatics.measure.imprint.answers import headlines
 from stemmatics.measure.imprint.estimate import imprint_results
 from stemmatics.measure.imprint.needs import imprint_facts
 from stemmatics.measure.imprint.sentences import details, failures, summary
@@ -23,7 +24,7 @@ class Imprint:
     """Branches of one partly trained checkpoint: the same post-training after windows of different text."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 4
+    version: ClassVar[int] = 5
     title: ClassVar[str] = "Imprint"
     question: ClassVar[str] = "Does what a model was pretrained on last decide how it takes post-training?"
     Settings: ClassVar[type[ImprintSettings]] = ImprintSettings
@@ -51,4 +52,5 @@ class Imprint:
             imprint_tables(pinned, settings, results),
             draw,
             failures(results),
+            headlines=headlines(settings, results),
         )

@@ -11,6 +11,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
+from stemmatics.measure.loss.answers import column, headlines
 from stemmatics.measure.loss.estimate import NAME, estimate
 from stemmatics.measure.loss.needs import corpora_of, needs
 from stemmatics.measure.loss.sentences import failures, sentences
@@ -22,7 +23,7 @@ class Loss:
     """Native loss of every checkpoint, paired differences, where the loss changed, the largest movers."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "Loss on ordinary text"
     question: ClassVar[str] = "How much was lost on ordinary text, and on which of it?"
     Settings: ClassVar[type[LossSettings]] = LossSettings
@@ -51,4 +52,6 @@ class Loss:
             [table for corpus in corpora for table in tables_of(pinned, corpus, results)],
             draw,
             [failure for corpus in corpora for failure in failures(corpus, results)],
+            [column(pinned, corpus, results) for corpus in corpora[:1]],
+            [sentence for corpus in corpora[:1] for sentence in headlines(corpus, results)],
         )

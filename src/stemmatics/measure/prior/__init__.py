@@ -11,6 +11,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
+from stemmatics.measure.prior.answers import column, headlines
 from stemmatics.measure.prior.estimate import pair_results
 from stemmatics.measure.prior.needs import corpora_of, fit_facts, floor_fact, pairs_of
 from stemmatics.measure.prior.sentences import failures, sentences
@@ -22,7 +23,7 @@ class Prior:
     """Recovered shares of every correction for every pair, beside what the same fits recover of damage."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 1
+    version: ClassVar[int] = 2
     title: ClassVar[str] = "What a context-independent correction recovers"
     question: ClassVar[str] = (
         "How much of the loss increase does a context-independent logit correction recover?"
@@ -61,6 +62,8 @@ class Prior:
             for base, descendant in pairs_of(pinned, settings)
         ]
 
+        first = [pair for pair in pairs if pair["corpus"] == pairs[0]["corpus"]]
+
         def draw() -> list[Chart]:
             from stemmatics.measure.prior.charts import charts
 
@@ -71,4 +74,6 @@ class Prior:
             tables_of(results, pairs, settings.columns),
             draw,
             failures(results, pairs),
+            [column(results, first)],
+            headlines(results, first),
         )

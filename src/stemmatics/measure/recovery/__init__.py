@@ -11,6 +11,7 @@ from stemmatics.core.facts import Fact
 from stemmatics.core.results import Result, Results
 from stemmatics.facts.pinned import Pinned
 from stemmatics.measure.base import Findings, Tables
+from stemmatics.measure.recovery.answers import columns, headlines
 from stemmatics.measure.recovery.estimate import estimate
 from stemmatics.measure.recovery.needs import Arms
 from stemmatics.measure.recovery.sentences import failures, sentences
@@ -22,7 +23,7 @@ class RecoveryMeasure:
     """Residual, drop, rebase shift; register or forgetting; the ladder and how finely it resolves."""
 
     name: ClassVar[str] = NAME
-    version: ClassVar[int] = 2
+    version: ClassVar[int] = 3
     title: ClassVar[str] = "Recovery and the ladder"
     question: ClassVar[str] = "What is the base's loss, seen through a descendant?"
     Settings: ClassVar[type[RecoverySettings]] = RecoverySettings
@@ -51,4 +52,6 @@ class RecoveryMeasure:
             tables_of(arms.corpora, results),
             draw,
             failures(arms.corpora, results),
+            [column for corpus in arms.corpora[:1] for column in columns(corpus, results)],
+            [sentence for corpus in arms.corpora[:1] for sentence in headlines(corpus, results)],
         )
