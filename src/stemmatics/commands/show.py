@@ -15,18 +15,28 @@ from stemmatics.core.errors import UserError
 from stemmatics.core.results import Claim, Estimate, Refusal, Result, Results
 from stemmatics.store.ledger import Ledger
 from stemmatics.store.query import connect, count_rows, stored_tables
-from stemmatics.study.read import load_evaluations, load_results, open_run
+from stemmatics.study.estimate import results_frame
+from stemmatics.study.read import load_evaluations, load_report_content, load_results, open_run
 
 MOVERS = "movers"
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, read back. Tables are Arrow; ``.to_pandas()`` makes data frames of them."""
+    """A finished run, read back; a notebook shows its first screen.
+
+    Tables are Arrow: ``.to_pandas()`` or ``polars.from_arrow(...)`` make data frames of them.
+    """
 
     root: Path
     manifest: Mapping[str, Any]
     results: Results
+
+    def _repr_html_(self) -> str:
+        """The first screen, for a notebook: a table and at most five sentences."""
+        from stemmatics.report.first_screen import html_first_screen
+
+        return html_first_screen(load_report_content(open_run(self.root)))
 
     @property
     def estimates(self) -> dict[str, Estimate]:
@@ -43,7 +53,7 @@ class Run:
 
     def frame(self) -> pa.Table:
         """The estimates as a table, the subject as a struct."""
-        return pa.Table.from_pylist([estimate.row() for estimate in self.results.estimates()])
+        return results_frame(self.results)
 
 
 def load_run(root: str | Path) -> Run:

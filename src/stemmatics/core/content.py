@@ -63,6 +63,7 @@ class Answer:
     ``word`` is the verdict in a word or two; ``number`` the value, whose interval stands behind it.
     ``effect`` is the minimum detectable effect, printed where the answer is unclear; ``floor`` the value of
     an estimate whose interval is drawn as a grey band; ``reason`` says why nothing was measured.
+    ``before`` is the number of an earlier run, where two runs are compared.
     """
 
     base: str
@@ -74,6 +75,7 @@ class Answer:
     effect: Claim | None = None
     floor: Claim | None = None
     reason: str = ""
+    before: Claim | None = None
 
 
 @dataclass(frozen=True)
@@ -125,7 +127,8 @@ class Content:
     """A whole report. ``columns`` and ``summary`` are the first screen of the page and of the terminal.
 
     ``pairs`` are base and descendant in declared order: a row each.
-    ``notices`` are oddities of checkpoints that a reader of the numbers must know.
+    ``notices`` are oddities of checkpoints that a reader of the numbers must know. ``runs`` are the names of
+    two runs that are compared, by the value of ``run`` in the subject of their results.
     """
 
     title: str
@@ -138,3 +141,4 @@ class Content:
     notices: Sequence[str] = ()
     columns: Sequence[Column] = ()
     pairs: Sequence[tuple[str, str]] = ()
+    runs: Mapping[str, str] = field(default_factory=dict)

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
 from rich.table import Table as RichTable
 from rich.text import Text
 
@@ -158,12 +159,13 @@ def _axis(null: float, points: Sequence[float]) -> tuple[float, float]:
 
 def printed_claims(answer: Answer, results: Mapping[str, Result]) -> Iterator[Claim]:
     """Every claim that a cell prints, in order."""
-    if answer.number is None:
-        return
-    yield answer.number
-    interval = interval_of(answer.number, [answer.number], results)
-    if interval is not None:
-        yield from (interval.lo, interval.hi)
+    for number in (answer.number, answer.before):
+        if number is None:
+            continue
+        yield number
+        interval = interval_of(number, [number], results)
+        if interval is not None:
+            yield from (interval.lo, interval.hi)
     if has_effect(answer, results):
         assert answer.effect is not None
         yield answer.effect
@@ -175,12 +177,15 @@ def has_effect(answer: Answer, results: Mapping[str, Result]) -> bool:
 
 
 def plain_answer(answer: Answer | None, results: Mapping[str, Result]) -> tuple[str, str]:
-    """A cell as two lines of text: number with mark and word, then the interval."""
+    """A cell as text: number with mark and word, then the interval, and the number of an earlier run."""
     if answer is None or answer.number is None:
         return NOT_MEASURED, ""
     interval = interval_of(answer.number, [answer.number], results)
     first = f"{answer.number.text(results)} {MARKS[answer.mark]} {answer.word}"
-    return first, "" if interval is None else plain_interval(interval, results)
+    second = "" if interval is None else plain_interval(interval, results)
+    if answer.before is not None:
+        second = f"{second} was {answer.before.text(results)}".strip()
+    return first, second
 
 
 def rich_first_screen(content: Content, width: int = 100) -> list[RichTable]:
@@ -259,6 +264,29 @@ def markdown_first_screen(content: Content, *, provenance: str = "") -> str:
         lines += ["", LEGEND, ""]
     lines += [f"- {_escaped(sentence.plain(results))}" for sentence in content.summary]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def html_first_screen(content: Content) -> str:
+    """The first screen as plain HTML for a notebook: a table and the sentences, without scripts or styles."""
+    results = content.results
+    headings = [
+        Markup("<th>{}<br><small>{}</small></th>").format(column.title, column.caption)
+        for column in content.columns
+    ]
+    lines = []
+    for row in rows_of(content):
+        cells = [
+            Markup("<td>{}<br><small>{}</small></td>").format(*plain_answer(answer, results))
+            for answer in row.answers
+        ]
+        lines.append(Markup("<tr><th>{}</th>{}</tr>").format(row.descendant, Markup("").join(cells)))
+    sentences = [Markup("<p>{}</p>").format(sentence.plain(results)) for sentence in content.summary]
+    table = Markup("<table><thead><tr><th>descendant</th>{}</tr></thead><tbody>{}</tbody></table>").format(
+        Markup("").join(headings), Markup("").join(lines)
+    )
+    title = Markup("<h4>{}</h4>").format(content.title)
+    legend = Markup("<p><small>{}</small></p>").format(LEGEND)
+    return str(title + (table + legend if lines else Markup("")) + Markup("").join(sentences))
 
 
 def _markdown_cell(answer: Answer | None, results: Mapping[str, Result]) -> str:

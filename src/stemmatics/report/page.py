@@ -89,6 +89,7 @@ def render_page(content: Content) -> tuple[str, list[Claim]]:
         notices=content.notices,
         drawing=lay_out(_on_first_screen(content)),
         nodes=content.nodes,
+        runs=content.runs,
         provenance=_tree_of_values(content.provenance),
         num_claims=len(printer.claims),
         data=Markup(data),  # noqa: S704 - its signs are escaped as JSON
@@ -164,6 +165,8 @@ def _answer(
         "value": "" if math.isnan(value) else repr(value),
         "number": number,
         "interval": printer.interval(answer.number, [answer.number]),
+        "before": None if answer.before is None else printer.number(answer.before),
+        "before_interval": printer.interval(answer.before, [answer.before]),
         "effect": None if effect is None else printer.number(effect),
         "bar": bars.get((answer.base, answer.descendant)),
         "link": link,

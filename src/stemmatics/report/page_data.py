@@ -48,6 +48,7 @@ def page_data(content: Content, table_ids: Sequence[tuple[str, Table]], printer:
         "format": FORMAT,
         "title": content.title,
         "digest": content.provenance.get("digest"),
+        "runs": dict(content.runs),
         "first_screen": list(_first_screen(content, index_of)),
         "results": groups,
         "forms": [list(form) for form in forms],

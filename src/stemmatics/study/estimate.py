@@ -137,6 +137,11 @@ def _result_of(kind: type[Estimate | Category | Refusal], row: Mapping[str, Any]
     return kind(**values)
 
 
+def results_frame(results: Results) -> pa.Table:
+    """The estimates as an Arrow table, the subject as a struct; unknown numbers are null."""
+    return pa.Table.from_pylist([estimate.row() for estimate in results.estimates()])
+
+
 def differences(
     computed: Mapping[str, Result], stored: Mapping[str, Result], *, relative: float
 ) -> dict[str, str]:

@@ -8,17 +8,19 @@ from pathlib import Path
 from typing import Any
 
 import filelock
+import pyarrow as pa
 
 from stemmatics.core.content import Content
 from stemmatics.core.errors import UserError
 from stemmatics.core.stemma import Stemma
 from stemmatics.facts.pinned import Pinned
+from stemmatics.report.first_screen import html_first_screen
 from stemmatics.report.page import write_page
 from stemmatics.store.cache import Cache
 from stemmatics.store.files import sha256_of
 from stemmatics.store.ledger import Ledger
 from stemmatics.study.content import content_of, failures_of, notices_of, provenance_of
-from stemmatics.study.estimate import Evaluation, evaluate, load_evaluation, store_evaluation
+from stemmatics.study.estimate import Evaluation, evaluate, load_evaluation, results_frame, store_evaluation
 from stemmatics.study.execute import execute
 from stemmatics.study.integrity import check_fact
 from stemmatics.study.pins import pin_sources
@@ -37,6 +39,14 @@ class Outcome:
     content: Content
     failures: dict[str, str]
     digest: str
+
+    def _repr_html_(self) -> str:
+        """The first screen, for a notebook: a table and at most five sentences."""
+        return html_first_screen(self.content)
+
+    def frame(self) -> pa.Table:
+        """The estimates as an Arrow table: ``.to_pandas()``, or ``polars.from_arrow(...)``."""
+        return results_frame(self.content.results)
 
 
 def prepare(

@@ -4,6 +4,7 @@
   const $ = (selector, root = document) => root.querySelector(selector);
   const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
   const ROWS_AT_ONCE = 100;
+  const ROWS_OF_MAIN = 15;
 
   function element(tag, attributes = {}, ...children) {
     const made = document.createElement(tag);
@@ -73,13 +74,13 @@
 
   // ---- tables ----
   class TableView {
-    constructor(host, table) {
+    constructor(host, table, limit = ROWS_AT_ONCE) {
       this.host = host;
       this.table = table;
       this.order = null;
       this.words = "";
       this.filters = new Map();
-      this.limit = ROWS_AT_ONCE;
+      this.limit = limit;
       this.status = element("span", { class: "status", role: "status" });
       this.body = element("tbody");
       this.more = element("button", { type: "button", hidden: true });
@@ -260,7 +261,7 @@
       place = element("div", { class: "view" });
       host.prepend(place);
     }
-    const made = new TableView(place, table);
+    const made = new TableView(place, table, host.matches(".main-table") ? ROWS_OF_MAIN : ROWS_AT_ONCE);
     // the static rows, whose caption is in the new table now
     $(":scope > .scroll", host)?.remove();
     views.set(id, made);
@@ -383,8 +384,14 @@
       Markdown: `**${value}**${interval ? ` [${interval.join(", ")}]` : ""}${units}`,
       LaTeX: `$${latex(value)}${interval ? `\\;[${interval.map(latex).join(",\\,")}]` : ""}$${latex(units)}`,
       CSV: [head, line].map((row) => row.map(quoted).join(",")).join("\n"),
-      query: `stemmatics.load_run("RUN").results[${JSON.stringify(result.id)}]`,
+      query: query(result),
     };
+  }
+  function query(result) {
+    const { run, ...subject } = result.subject;
+    const name = data().runs[run] ?? "RUN";
+    const id = data().runs[run] ? idOf(result.quantity, subject) : result.id;
+    return `stemmatics.load_run(${JSON.stringify(name)}).results[${JSON.stringify(id)}]`;
   }
   async function copy(text, button) {
     const before = button.textContent;
