@@ -4,15 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
+from tests.math.elicitation_studies import NAMES, component_study, known_components, simulated_answers
 
 from stemmatics.core.errors import UserError
 from stemmatics.math.elicitation.components import mean_squares, noises, subsets, variance_components
-
-NAMES = ["item", "recipe", "checkpoint", "seed"]
-HALF_WIDTHS = {
-    ("item",): 0.25, ("recipe",): 0.05, ("checkpoint",): 0.05, ("item", "recipe"): 0.1,
-    ("recipe", "checkpoint"): 0.02,
-}  # fmt: skip
 
 
 def brute_mean_square(table, names, chosen):
@@ -71,35 +66,16 @@ def test_a_factor_with_one_level_is_left_out():
         mean_squares(table, NAMES[:2])
 
 
-def simulated(sizes, rng):
-    """Right and wrong answers whose probability is a sum of independent uniform effects."""
-    probability = np.full(sizes, 0.5)
-    for chosen, half_width in HALF_WIDTHS.items():
-        shape = [size if name in chosen else 1 for name, size in zip(NAMES, sizes, strict=True)]
-        probability = probability + rng.uniform(-half_width, half_width, shape)
-    return (rng.random(sizes) < probability).astype(float)
-
-
-def known_components(sizes):
-    known = {chosen: half_width**2 / 3 for chosen, half_width in HALF_WIDTHS.items()}
-    top = tuple(name for name, size in zip(NAMES, sizes, strict=True) if size > 1)
-    return known | {top: 0.25 - sum(known.values())}
-
-
 @pytest.mark.parametrize("sizes", [(60, 6, 5, 2), (100, 8, 5, 1)])
 def test_components_of_right_and_wrong_answers_are_unbiased_and_covered(sizes):
     rng, repeats, known = np.random.default_rng(1), 300, known_components(sizes)
-    values, covered = {}, {}
-    for _ in range(repeats):
-        for c in variance_components(simulated(sizes, rng), NAMES, rng=rng, num_draws=1000):
-            truth = known.get(c.factors, 0.0)
-            values.setdefault(c.factors, []).append(c.interval.value)
-            inside = c.interval.lo <= truth <= c.interval.hi
-            covered[c.factors] = covered.get(c.factors, 0) + inside
+    values, covered = component_study(
+        lambda rng: simulated_answers(sizes, rng), known, repeats=repeats, rng=rng, num_draws=1000
+    )
     for chosen, estimates in values.items():
         error = np.std(estimates) / repeats**0.5
         assert np.mean(estimates) == pytest.approx(known.get(chosen, 0.0), abs=3.5 * error), chosen
-        assert covered[chosen] / repeats > 0.91, chosen
+        assert covered[chosen] > 0.91, chosen
 
 
 def test_the_item_guard_covers_skewed_items():

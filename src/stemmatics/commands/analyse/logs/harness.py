@@ -60,8 +60,8 @@ def read_harness(path: Path, name: str) -> ItemLog:
     if not log.items:
         raise UserError(
             f"{path} holds no sample with a metric",
-            "the harness writes samples only with --log_samples",
-            "Run it again with --log_samples, and give the folder of --output_path",
+            "the harness writes samples only with its option log_samples",
+            "Run the harness again with log_samples, and give the folder that it wrote to",
         )
     return log
 
@@ -109,7 +109,7 @@ def _add(log: ItemLog, task: str, row: Any, higher: Mapping[str, Any]) -> None:
         raise UserError(
             f"a sample of {task} has no doc_id, doc and resps",
             "it is not one of lm-evaluation-harness",
-            "Give the samples that --log_samples writes",
+            "Give the samples that the harness writes with log_samples",
         )
     names = row.get("metrics") or [name for name in row if name not in _FIELDS]
     for name in names:
